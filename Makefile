@@ -1,0 +1,62 @@
+# Every target prepares its own virtual environment: on a fresh machine with Python 3.11+ and make, nothing has to be
+# done by hand before any of them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+LOCK := requirements/dev.lock
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench fuzz crash definitions compatibility lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(STAMP): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Penstock needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the locked dependencies into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP) ## start a broker, create a topic, produce, consume, stop
+	@$(BIN)/python examples/demo.py
+
+test: $(STAMP) ## the test suite (PENSTOCK_REQUIRE_ALL=1: an optional server that is missing is a failure)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(STAMP) ## formatting, lint, types, import directions, derived files
+	@$(BIN)/ruff format --check src tests tools examples
+	@$(BIN)/ruff check src tests tools examples
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python tools/derive_definitions.py --check
+	@$(BIN)/python tools/derive_compatibility.py --check
+
+format: $(STAMP) ## let ruff rewrite what it can
+	@$(BIN)/ruff format src tests tools examples
+	@$(BIN)/ruff check --fix src tests tools examples
+
+bench: $(STAMP) ## this broker beside Apache Kafka: medians, spread, ratios (build/bench/)
+	@$(BIN)/python -m penstock.bench $(BENCH_ARGS)
+
+fuzz: $(STAMP) ## a million mutated frames against a real broker
+	@$(BIN)/python -m tests.robustness.fuzz_frames $(FUZZ_ARGS)
+
+crash: $(STAMP) ## kill -9 under load, many times (CRASH_ARGS="--kills 500")
+	@$(BIN)/python -m tests.robustness.crash_soak $(CRASH_ARGS)
+
+definitions: $(STAMP) ## derive the message definitions anew from kio's metadata
+	@$(BIN)/python tools/derive_definitions.py
+
+compatibility: $(STAMP) ## derive COMPATIBILITY.md anew from the router and the client matrix
+	@$(BIN)/python tools/derive_compatibility.py
+
+lock: $(STAMP) ## resolve the dependencies anew: names, versions and hashes, no addresses
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--no-annotate --upgrade pyproject.toml --group dev -o $(LOCK)
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

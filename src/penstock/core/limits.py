@@ -1,0 +1,28 @@
+"""Every bound on what a peer can make us hold, in one place. Those that Kafka lets users set are its defaults."""
+
+from __future__ import annotations
+
+from typing import Final
+
+REQUEST_BYTES_MAX: Final = 100 * 1024 * 1024  # socket.request.max.bytes
+
+# What a connection reads into. Large enough that one read takes in many small requests; the pages are not touched, and
+# so cost nothing, until bytes arrive.
+RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+# A buffer that a large request has grown stays that large only up to here. It holds the usual megabyte of batches, so
+# that a busy producer's connection does not allocate for each request.
+RECEIVE_BUFFER_RETAINED_BYTES_MAX: Final = 2 * 1024 * 1024
+
+# Requests of one connection that wait for their answers. Clients keep five in flight; a peer that asks for more than
+# this is not read from until the line has moved.
+PIPELINED_REQUESTS_MAX: Final = 1000
+# Answers that a peer has not taken yet. Records are not counted: they are sent from their files.
+UNSENT_RESPONSE_BYTES_MAX: Final = 4 * 1024 * 1024
+
+LISTEN_BACKLOG: Final = 1024
+
+# What one compressed batch may unfold to, where the broker has to look inside.
+DECOMPRESSED_BATCH_BYTES_MAX: Final = 256 * 1024 * 1024
+
+# A fetch session that was not used for so long may make room for a new one.
+FETCH_SESSION_EVICTION_MS: Final = 120_000

@@ -1,0 +1,33 @@
+"""The messages of alter_configs, API key 33. Derived by tools/derive_definitions.py."""
+
+from __future__ import annotations
+
+from penstock.protocol.schema import BOOL, INT8, INT16, INT32, STRING, Message, Struct, array_of, wire
+
+
+class AlterableConfig(Struct):
+    name: str = wire(STRING)
+    value: str | None = wire(STRING, nullable_since=0, default=None)
+
+
+class AlterConfigsResource(Struct):
+    resource_type: int = wire(INT8)
+    resource_name: str = wire(STRING)
+    configs: list[AlterableConfig] = array_of(AlterableConfig)
+
+
+class AlterConfigsRequest(Message, api_key=33, versions=(0, 2), flexible_since=2):
+    resources: list[AlterConfigsResource] = array_of(AlterConfigsResource)
+    validate_only: bool = wire(BOOL)
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, nullable_since=0, default=None)
+    resource_type: int = wire(INT8)
+    resource_name: str = wire(STRING)
+
+
+class AlterConfigsResponse(Message, api_key=33, versions=(0, 2), flexible_since=2):
+    throttle_time_ms: int = wire(INT32)
+    responses: list[AlterConfigsResourceResponse] = array_of(AlterConfigsResourceResponse)

@@ -1,0 +1,100 @@
+"""Splits a stream of bytes into frames: four bytes of size, then as many bytes.
+
+Owns the memory that a connection reads into, and reuses it: fresh memory is dear. Knows no sockets: whoever has one
+asks for room, says how much of it was filled, and takes the frames that are complete:
+
+    room = frames.get_buffer()
+    frames.advance(sock.recv_into(room))
+    while (frame := frames.next_frame()) is not None: ...
+
+Invariants:
+- A frame is a writable view of the buffer, valid until the next `get_buffer`.
+- Memory follows the bytes that have arrived, never the size that a peer has announced: the buffer grows when it is
+  full, to twice its size at most, and is given back when a large frame has been taken.
+- No byte of a frame is moved more than a constant number of times, however small the reads.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Packing
+from typing import Final
+
+from penstock.core.errors import ProtocolError
+from penstock.core.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_RETAINED_BYTES_MAX, REQUEST_BYTES_MAX
+
+_SIZE: Final = Packing(">i")
+_SIZE_BYTES: Final = 4
+
+
+class FrameBuffer:
+    def __init__(
+        self,
+        frame_bytes_max: int = REQUEST_BYTES_MAX,
+        *,
+        initial_bytes: int = RECEIVE_BUFFER_BYTES,
+        retained_bytes_max: int = RECEIVE_BUFFER_RETAINED_BYTES_MAX,
+    ) -> None:
+        assert initial_bytes >= _SIZE_BYTES
+        self._frame_bytes_max = frame_bytes_max
+        self._initial_bytes = initial_bytes
+        self._retained_bytes_max = max(initial_bytes, retained_bytes_max)
+        self._view = memoryview(bytearray(initial_bytes))
+        self._start = 0  # of what has not been taken
+        self._end = 0  # of what has arrived
+
+    @property
+    def capacity(self) -> int:
+        return len(self._view)
+
+    @property
+    def pending(self) -> int:
+        """Bytes that have arrived and are not part of a frame that was taken."""
+        return self._end - self._start
+
+    def get_buffer(self) -> memoryview:
+        """Room for more bytes, never empty. Frames taken before are no longer valid."""
+        if self._start == self._end:
+            self._start = self._end = 0
+            if len(self._view) > self._retained_bytes_max:
+                self._view = memoryview(bytearray(self._initial_bytes))
+        elif self._start + self._wanted() > len(self._view):
+            self._make_room()
+        return self._view[self._end :]
+
+    def advance(self, count: int) -> None:
+        """`count` bytes were put at the start of the room that `get_buffer` gave."""
+        assert 0 <= count <= len(self._view) - self._end
+        self._end += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next complete frame without its size, or None when more bytes are needed."""
+        start = self._start + _SIZE_BYTES
+        if start > self._end:
+            return None
+        (size,) = _SIZE.unpack_from(self._view, self._start)
+        if not 0 <= size <= self._frame_bytes_max:
+            raise ProtocolError(f"a frame of {size} bytes; at most {self._frame_bytes_max} are allowed")
+        end: int = start + size
+        if end > self._end:
+            return None
+        self._start = end
+        return self._view[start:end]
+
+    def _wanted(self) -> int:
+        """Bytes of the frame that begins what is pending, size included, as far as they are known."""
+        if self.pending < _SIZE_BYTES:
+            return _SIZE_BYTES
+        (size,) = _SIZE.unpack_from(self._view, self._start)
+        wanted: int = _SIZE_BYTES + size
+        assert self.pending < wanted, "complete frames must be taken before more is read"
+        return wanted
+
+    def _make_room(self) -> None:
+        """For a frame that does not fit where it begins: it moves to the front, and a buffer that it fills grows."""
+        pending = self._view[self._start : self._end]
+        if len(pending) == len(self._view):
+            self._view = memoryview(bytearray(min(2 * len(self._view), self._wanted())))
+        elif self._start == 0:
+            return
+        self._view[: len(pending)] = pending
+        self._start, self._end = 0, len(pending)

@@ -1,0 +1,115 @@
+"""Record batch v2: the 61 bytes of header, and nothing of the records behind it.
+
+The broker checks a batch, patches its base offset and leader epoch in place (both lie outside the CRC), and keeps the
+rest as opaque bytes. Whoever must look inside a batch (compacted topics check keys, `compression.type` recompresses)
+uses `records.py`; the usual produce path does not.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = HEADER.size  # 61
+LOG_OVERHEAD: Final = 12  # base offset and batch length: the part that batch_length does not count
+CRC_START: Final = 21  # the CRC covers everything from the attributes on
+MAGIC_V2: Final = 2
+
+NO_PRODUCER_ID: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
+
+_BASE_OFFSET: Final = Struct(">q")
+_LEADER_EPOCH: Final = Struct(">i")
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_MAX_TIMESTAMP: Final = Struct(">q")
+_LEADER_EPOCH_AT: Final = 12
+_CRC_AT: Final = 17
+_MAX_TIMESTAMP_AT: Final = 35
+
+
+class BatchHeader(NamedTuple):
+    """The header's fields in wire order; `parse` is one struct call."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, header included."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record (exclusive)."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        return bool(self.attributes & TIMESTAMP_TYPE_FLAG)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequences wrap from 2^31-1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+
+def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
+    """Reads the header at `position`; the caller has made sure that HEADER_BYTES are there."""
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+
+
+def crc_holds(batch: memoryview, header: BatchHeader) -> bool:
+    """`batch` is exactly the batch's bytes."""
+    return bool(crc32c(batch[CRC_START:]) == header.crc)
+
+
+def assign(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Gives a batch its place in the log, in place. Both fields lie outside the CRC."""
+    _BASE_OFFSET.pack_into(batch, 0, base_offset)
+    _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, leader_epoch)
+
+
+def stamp_log_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
+    """Makes the broker's clock the time of every record in the batch; the CRC is computed anew."""
+    attributes = header.attributes | TIMESTAMP_TYPE_FLAG
+    _ATTRIBUTES.pack_into(batch, CRC_START, attributes)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now_ms)
+    crc = crc32c(batch[CRC_START:])
+    _CRC.pack_into(batch, _CRC_AT, crc)
+    return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
