@@ -1,0 +1,35 @@
+"""An answer that is not there yet: a parked fetch, a produce that waits for its fsync.
+
+Lighter than an asyncio Future on purpose: the one listener is called at once, in the turn of the loop that completes
+the answer, so that every response of one socket read can still leave in one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Deferred:
+    """Completed once, with the response message; whoever listens is told at that moment."""
+
+    __slots__ = ("_listener", "done", "response")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.response: Any = None
+        self._listener: Callable[[], None] | None = None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        assert self._listener is None, "a deferred answer has one listener"
+        self._listener = listener
+
+    def complete(self, response: Any) -> None:
+        assert not self.done, "an answer is given once"
+        self.done = True
+        self.response = response
+        if self._listener is not None:
+            self._listener()
+
+    def abandon(self) -> None:
+        """Nobody will hear the answer any more. What waits somewhere leaves there."""

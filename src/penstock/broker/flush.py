@@ -1,0 +1,89 @@
+"""Group commit: one fsync for all who asked while the last one ran.
+
+The fsync runs in a thread, because it may take long and the event loop must not wait for it. While it runs, further
+requests gather; they share the next round.
+
+Invariant: a callback is told of success only when everything that its partition held at the time of the request is on
+the disk. After the first failure nothing more is promised: what the kernel could not write it may have dropped, so the
+log directory is given up (a second fsync that succeeds would prove nothing).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from penstock.broker.partition import Partition
+from penstock.log.flushing import FlushTicket
+
+FlushCallback = Callable[[OSError | None], None]
+
+
+class Flusher:
+    """Syncs the logs of one data directory."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[OSError], None]) -> None:
+        self._loop = loop
+        self._on_fatal = on_fatal
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-flush")
+        self._partitions: set[Partition] = set()
+        self._callbacks: list[FlushCallback] = []
+        self._running = False
+        self._failure: OSError | None = None
+        self.rounds = 0
+
+    def request(self, partition: Partition, callback: FlushCallback) -> None:
+        """Calls back once what the partition's log holds now is on the disk, or with the error that prevents it."""
+        if self._failure is not None:
+            callback(self._failure)
+            return
+        self._partitions.add(partition)
+        self._callbacks.append(callback)
+        if not self._running:
+            self._running = True
+            # After this turn of the loop: whatever other connections have sent by then joins the round.
+            self._loop.call_soon(self._start_round)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+    def _start_round(self) -> None:
+        partitions, self._partitions = self._partitions, set()
+        callbacks, self._callbacks = self._callbacks, []
+        tickets = [(partition, partition.log.begin_flush()) for partition in partitions]
+        future = self._loop.run_in_executor(self._thread, _sync, [ticket for _, ticket in tickets])
+        future.add_done_callback(lambda done: self._finish_round(tickets, callbacks, done))
+
+    def _finish_round(
+        self,
+        tickets: list[tuple[Partition, FlushTicket]],
+        callbacks: list[FlushCallback],
+        done: asyncio.Future[OSError | None],
+    ) -> None:
+        self.rounds += 1
+        failure = done.result()
+        if failure is not None:
+            self._failure = failure
+            callbacks += self._callbacks
+            self._callbacks = []
+            self._partitions.clear()
+            self._on_fatal(failure)
+        else:
+            for partition, ticket in tickets:
+                partition.flushed(ticket)
+        for callback in callbacks:
+            callback(failure)
+        if self._callbacks:
+            self._start_round()
+        else:
+            self._running = False
+
+
+def _sync(tickets: list[FlushTicket]) -> OSError | None:
+    try:
+        for ticket in tickets:
+            ticket.sync()
+    except OSError as error:
+        return error
+    return None

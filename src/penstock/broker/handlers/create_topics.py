@@ -1,0 +1,63 @@
+"""CreateTopics: new topics, each accepted or refused by itself, all of a request made durable together.
+
+The answer carries what the topic was given (partitions, replicas, effective settings) from version 5, its id from 7.
+`timeout_ms` has no meaning here: the topics are ready when the answer leaves. Versions: 2 to 7.
+"""
+
+from __future__ import annotations
+
+from penstock.broker.request_context import RequestContext
+from penstock.broker.topic_creation import create_topics
+from penstock.metadata.config_description import describe_topic
+from penstock.metadata.image import TopicImage
+from penstock.metadata.topics import NewTopic
+from penstock.protocol.definitions.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from penstock.protocol.error_codes import BrokerError
+
+
+def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    wanted = [_new_topic(topic) for topic in request.topics]
+    results = create_topics(context.node, wanted, validate_only=request.validate_only)
+    response = CreateTopicsResponse()
+    for name, outcome in results.items():
+        result = CreatableTopicResult(name=name)
+        response.topics.append(result)
+        if isinstance(outcome, BrokerError):
+            result.error_code = outcome.code
+            result.error_message = outcome.message
+        else:
+            _describe(outcome, request.validate_only, context, result)
+    return response
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        assignment=[(assigned.partition_index, assigned.broker_ids) for assigned in topic.assignments],
+        configs=[(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _describe(topic: TopicImage, validate_only: bool, context: RequestContext, result: CreatableTopicResult) -> None:
+    if not validate_only:
+        result.topic_id = topic.topic_id
+    result.num_partitions = len(topic.partitions)
+    result.replication_factor = len(topic.partitions[0].replicas)
+    result.configs = [
+        CreatableTopicConfigs(
+            name=row.name,
+            value=row.value,
+            read_only=row.read_only,
+            config_source=row.source,
+            is_sensitive=row.definition.sensitive,
+        )
+        for row in describe_topic(topic.configs, context.node.config.layers)
+    ]

@@ -1,0 +1,29 @@
+"""DeleteRecords: forgets everything before an offset (-1: everything). Versions: 0 to 2."""
+
+from __future__ import annotations
+
+from penstock.broker.request_context import RequestContext
+from penstock.protocol.definitions.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from penstock.protocol.error_codes import BrokerError
+
+
+def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        results: list[DeleteRecordsPartitionResult] = []
+        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+        for wanted in topic.partitions:
+            result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+            results.append(result)
+            try:
+                partition = context.node.topics.partition(topic.name, wanted.partition_index)
+                result.low_watermark = partition.delete_records_before(wanted.offset)
+            except BrokerError as error:
+                result.error_code = error.code
+    context.node.log_starts_changed()
+    return response

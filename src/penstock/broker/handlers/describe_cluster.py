@@ -1,0 +1,44 @@
+"""DescribeCluster: the cluster's id, its brokers and its controller.
+
+Asked for the controllers' own endpoints (version 1), a broker answers MISMATCHED_ENDPOINT_TYPE, as Kafka's does. No
+broker is ever fenced here. Versions: 0 to 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.broker.authorized_operations import ALL_CLUSTER_OPERATIONS
+from penstock.broker.request_context import RequestContext
+from penstock.protocol.definitions.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from penstock.protocol.error_codes import ErrorCode
+
+BROKER_ENDPOINTS: Final = 1
+CONTROLLER_ENDPOINTS: Final = 2
+
+
+def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLER_ENDPOINTS:
+        return _refused(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+    if request.endpoint_type != BROKER_ENDPOINTS:
+        return _refused(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+    image = context.node.image
+    response = DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in image.brokers.values()
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+    return response
+
+
+def _refused(request: DescribeClusterRequest, code: ErrorCode) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=code, error_message=code.text, endpoint_type=request.endpoint_type)

@@ -1,0 +1,73 @@
+"""DescribeConfigs: settings of topics and of this broker, each with its source and what it overrides.
+
+An empty broker name stands for the settings that were given to all brokers at run time. Loggers, client metrics and
+groups have no settings here and are INVALID_REQUEST. Versions: 1 to 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.broker.config_resources import ConfigResource, settings_of
+from penstock.broker.request_context import RequestContext
+from penstock.metadata.config_description import (
+    ConfigRow,
+    describe_broker,
+    describe_cluster_default,
+    describe_topic,
+)
+from penstock.protocol.definitions.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from penstock.protocol.error_codes import BrokerError
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        response.results.append(result)
+        # No keys at all and an empty list of keys both ask for everything, as in Kafka.
+        wanted = frozenset(resource.configuration_keys or ())
+        try:
+            rows = _rows(ConfigResource(resource.resource_type, resource.resource_name), context.node)
+            result.configs = [_shown(row, request) for row in rows if not wanted or row.name in wanted]
+        except BrokerError as error:
+            result.error_code = error.code
+            result.error_message = error.message
+    return response
+
+
+def _rows(resource: ConfigResource, node: Node) -> list[ConfigRow]:
+    settings = settings_of(node, resource)
+    if settings.topic is not None:
+        return describe_topic(settings.current, node.config.layers)
+    if settings.broker_id is None:
+        return describe_cluster_default(settings.current)
+    return describe_broker(node.config.layers)
+
+
+def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    shown = DescribeConfigsResourceResult(
+        name=row.name,
+        value=row.value,
+        read_only=row.read_only,
+        config_source=row.source,
+        is_sensitive=row.definition.sensitive,
+        config_type=row.definition.type,
+    )
+    if request.include_synonyms:
+        shown.synonyms = [
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in row.synonyms
+        ]
+    if request.include_documentation:
+        shown.documentation = row.definition.doc
+    return shown

@@ -1,0 +1,239 @@
+"""Fetch: record batches from the logs to a client, waiting for them where it asks to.
+
+A fetch that finds fewer than min_bytes is parked on its partitions until enough has arrived or max_wait_ms is over.
+The first batch of the first partition that has any is always returned whole, however small the limits; what follows may
+be cut anywhere, as clients expect. Records are handed on as slices of their files and never pass through this process.
+
+Versions: 4 to 18. Sessions (KIP-227) from 7, topic ids from 13. Left out: follower fetches and preferred read replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.broker.deferred import Deferred
+from penstock.broker.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchPosition,
+    FetchSession,
+    PartitionKey,
+)
+from penstock.broker.node import Node
+from penstock.broker.partition import Partition
+from penstock.broker.request_context import RequestContext
+from penstock.protocol.definitions.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+TOPIC_IDS_SINCE: Final = 13
+READ_COMMITTED: Final = 1
+NO_RECORDS: Final = b""
+
+
+def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Deferred:
+    try:
+        fetch = _Fetch(request, context)
+    except BrokerError as error:
+        return FetchResponse(error_code=error.code)
+    fetch.read()
+    if fetch.is_satisfied or request.max_wait_ms <= 0:
+        return fetch.response()
+    return ParkedFetch(fetch, request.max_wait_ms / 1000)
+
+
+class _Fetch:
+    """One fetch: which partitions, and what was found in them at the last look."""
+
+    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+        self.node: Node = context.node
+        self._uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._bytes_max = min(request.max_bytes, self.node.config.fetch_max_bytes)
+        self.bytes_min = min(request.min_bytes, self._bytes_max)
+        self._session: FetchSession | None = None
+        self._is_incremental = False
+        self._positions: Iterable[FetchPosition] = self._open(request)
+        self._found: list[tuple[FetchPosition, PartitionData]] = []
+        self._failed = False
+        self.bytes_found = 0
+
+    def _open(self, request: FetchRequest) -> Iterable[FetchPosition]:
+        """Resolves the session; afterwards the request itself is not needed any more."""
+        sessions = self.node.fetch_sessions
+        if request.session_epoch > INITIAL_EPOCH:
+            session = sessions.resume(
+                request.session_id, request.session_epoch, self._uses_topic_ids, self.node.now_ms()
+            )
+            session.update(self._requested(request), self._forgotten(request))
+            self._session = session
+            self._is_incremental = True
+            return session
+        if request.session_id != NO_SESSION:
+            sessions.drop(request.session_id)
+        positions = list(self._requested(request))
+        if request.session_epoch == FINAL_EPOCH:
+            return positions
+        self._session = sessions.create(self._uses_topic_ids, positions, self.node.now_ms())
+        return positions
+
+    def _requested(self, request: FetchRequest) -> Iterable[FetchPosition]:
+        for topic in request.topics:
+            name = topic.topic_id if self._uses_topic_ids else topic.topic
+            for partition in topic.partitions:
+                yield FetchPosition(
+                    PartitionKey(name, partition.partition),
+                    partition.fetch_offset,
+                    partition.partition_max_bytes,
+                    partition.current_leader_epoch,
+                    partition.last_fetched_epoch,
+                )
+
+    def _forgotten(self, request: FetchRequest) -> Iterable[PartitionKey]:
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if self._uses_topic_ids else topic.topic
+            for index in topic.partitions:
+                yield PartitionKey(name, index)
+
+    def partitions(self) -> Iterable[Partition]:
+        """Those that exist, to wait on."""
+        for position in self._positions:
+            try:
+                yield self._partition(position.key)
+            except BrokerError:
+                continue
+
+    def _partition(self, key: PartitionKey) -> Partition:
+        topic, index = key
+        if isinstance(topic, bytes):
+            return self.node.topics.partition_by_id(topic, index)
+        return self.node.topics.partition(topic, index)
+
+    @property
+    def is_satisfied(self) -> bool:
+        return self.bytes_found >= self.bytes_min or self._failed or not self._found
+
+    def read(self) -> None:
+        """Looks into every partition; finds where records lie, reads none of them."""
+        self._found = []
+        self._failed = False
+        self.bytes_found = 0
+        for position in self._positions:
+            data = PartitionData(partition_index=position.key.partition, records=NO_RECORDS)
+            try:
+                self._read_partition(position, data)
+            except BrokerError as error:
+                data.error_code = error.code
+                data.high_watermark = -1
+                self._failed = True
+            self._found.append((position, data))
+
+    def _read_partition(self, position: FetchPosition, data: PartitionData) -> None:
+        partition = self._partition(position.key)
+        partition.check_leader_epoch(position.current_leader_epoch)
+        data.high_watermark = partition.high_watermark
+        data.last_stable_offset = partition.last_stable_offset
+        data.log_start_offset = partition.log.log_start_offset
+        data.aborted_transactions = [] if self._read_committed else None
+        if position.last_fetched_epoch >= 0 and self._diverges(position, partition, data):
+            return
+        room = self._bytes_max - self.bytes_found
+        first = self.bytes_found == 0
+        records = partition.read(position.fetch_offset, min(position.bytes_max, max(room, 0)), first)
+        if records is not None and len(records):
+            data.records = records
+            self.bytes_found += len(records)
+
+    def _diverges(self, position: FetchPosition, partition: Partition, data: PartitionData) -> bool:
+        """The reader's log and ours part ways before its offset (KIP-595): it must truncate before it reads on."""
+        epoch, end_offset = partition.log.leader_epochs.end_offset_for(
+            position.last_fetched_epoch, partition.log.log_end_offset
+        )
+        if epoch < 0 or end_offset < 0:
+            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} knows no such leader epoch.")
+        if epoch >= position.last_fetched_epoch and end_offset >= position.fetch_offset:
+            return False
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        self._failed = True
+        return True
+
+    def response(self) -> FetchResponse:
+        session = self._session
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for position, data in self._found:
+            if session is not None and not self._tell(position, data) and self._is_incremental:
+                continue
+            name = position.key.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = (
+                    FetchableTopicResponse(topic_id=name)
+                    if isinstance(name, bytes)
+                    else FetchableTopicResponse(topic=name)
+                )
+            topic.partitions.append(data)
+            if session is not None and data.records:
+                session.serve_last(position.key)
+        return FetchResponse(
+            session_id=session.session_id if session is not None else NO_SESSION, responses=list(topics.values())
+        )
+
+    def _tell(self, position: FetchPosition, data: PartitionData) -> bool:
+        """Notes what the client learns of a partition; False where it would learn nothing new."""
+        news = (
+            bool(data.records)
+            or data.error_code != ErrorCode.NONE
+            or data.high_watermark != position.told_high_watermark
+            or data.log_start_offset != position.told_log_start_offset
+            or data.diverging_epoch is not None
+        )
+        position.told_high_watermark = data.high_watermark
+        position.told_log_start_offset = data.log_start_offset
+        return news
+
+
+class ParkedFetch(Deferred):
+    """A fetch that waits on its partitions for records, and on the clock."""
+
+    __slots__ = ("_bytes_arrived", "_fetch", "_partitions", "_scheduled", "_timer")
+
+    def __init__(self, fetch: _Fetch, wait_seconds: float) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._bytes_arrived = fetch.bytes_found
+        self._partitions = list(fetch.partitions())
+        for partition in self._partitions:
+            partition.add_waiter(self)
+        self._scheduled = False
+        self._timer: asyncio.Handle = fetch.node.loop.call_later(wait_seconds, self._finish)
+
+    def records_arrived(self, new_bytes: int) -> None:
+        """Told by a partition. The answer is made after this turn of the loop: more may have arrived by then."""
+        self._bytes_arrived += new_bytes
+        if self._bytes_arrived >= self._fetch.bytes_min and not self._scheduled:
+            self._scheduled = True
+            self._timer.cancel()
+            self._timer = self._fetch.node.loop.call_soon(self._finish)
+
+    def abandon(self) -> None:
+        """The connection is gone."""
+        self._timer.cancel()
+        self._leave()
+
+    def _finish(self) -> None:
+        self._leave()
+        self._fetch.read()
+        self.complete(self._fetch.response())
+
+    def _leave(self) -> None:
+        for partition in self._partitions:
+            partition.remove_waiter(self)
+        self._partitions = []

@@ -1,0 +1,133 @@
+"""Metadata: brokers, and topics with their partitions' leaders. The first thing every client asks.
+
+No list of topics asks for all of them; in version 0, where a list cannot be missing, an empty one does. Topics can be
+named by id from version 12 (versions 10 and 11 have the field, and Kafka refuses it there).
+
+A topic that does not exist is created if the client allows it (always before version 4) and `auto.create.topics.enable`
+is on. Where Kafka answers LEADER_NOT_AVAILABLE until the creation is through, the topic here is ready with the answer.
+The internal topics are left to the coordinators that own them. Versions: 0 to 13.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED_FOR
+from penstock.broker.request_context import RequestContext
+from penstock.broker.topic_creation import create_topics
+from penstock.core.ids import ZERO_TOPIC_ID, TopicId, TopicName
+from penstock.metadata.image import ClusterImage, PartitionImage, TopicImage
+from penstock.metadata.topics import NewTopic, is_internal, validate_topic_name
+from penstock.protocol.definitions.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+MISSING_LIST_SINCE: Final = 1
+TOPIC_IDS_SINCE: Final = 12
+
+
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    image = context.node.image
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in image.brokers.values()
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+    )
+    topic_operations = ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+    if request.topics is None or (not request.topics and context.api_version < MISSING_LIST_SINCE):
+        response.topics = [_described(topic, image, topic_operations) for topic in image.topics.values()]
+        return response
+    refusals = _create_missing(request, context.node)
+    for wanted in _without_repetitions(request.topics):
+        try:
+            topic = _find(wanted, context.node, refusals, context.api_version)
+            response.topics.append(_described(topic, image, topic_operations))
+        except BrokerError as error:
+            response.topics.append(
+                MetadataResponseTopic(
+                    error_code=error.code,
+                    name=_answered_name(wanted, context.api_version),
+                    topic_id=wanted.topic_id,
+                    is_internal=wanted.name is not None and is_internal(wanted.name),
+                )
+            )
+    return response
+
+
+def _create_missing(request: MetadataRequest, node: Node) -> dict[str, BrokerError]:
+    """Creates what does not exist and may be created; returns what was refused, by name."""
+    if not (request.allow_auto_topic_creation and node.config.auto_create_topics_enable):
+        return {}
+    missing = {
+        topic.name
+        for topic in request.topics or ()
+        if topic.name is not None and topic.name not in node.image.topics and not is_internal(topic.name)
+    }
+    results = create_topics(node, [NewTopic(name) for name in sorted(missing)])
+    return {name: outcome for name, outcome in results.items() if isinstance(outcome, BrokerError)}
+
+
+def _without_repetitions(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    """A topic that is asked for twice is answered once, so that a small request cannot cause a huge answer."""
+    return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
+
+
+def _find(wanted: MetadataRequestTopic, node: Node, refusals: dict[str, BrokerError], api_version: int) -> TopicImage:
+    if api_version < TOPIC_IDS_SINCE and (wanted.name is None or wanted.topic_id != ZERO_TOPIC_ID):
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    if wanted.topic_id != ZERO_TOPIC_ID:
+        topic = node.image.topics_by_id.get(TopicId(wanted.topic_id))
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return topic
+    if wanted.name is None:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    topic = node.image.topics.get(TopicName(wanted.name))
+    if topic is not None:
+        return topic
+    if wanted.name in refusals:
+        raise refusals[wanted.name]
+    validate_topic_name(wanted.name)
+    raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _answered_name(wanted: MetadataRequestTopic, api_version: int) -> str | None:
+    """Before version 12 a name cannot be null on the wire."""
+    return wanted.name if api_version >= TOPIC_IDS_SINCE else wanted.name or ""
+
+
+def _described(topic: TopicImage, image: ClusterImage, topic_operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_described_partition(partition, image) for partition in topic.partitions],
+        topic_authorized_operations=topic_operations,
+    )
+
+
+def _described_partition(partition: PartitionImage, image: ClusterImage) -> MetadataResponsePartition:
+    has_leader = partition.leader in image.brokers
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=partition.leader if has_leader else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[broker for broker in partition.replicas if broker not in image.brokers],
+    )

@@ -1,0 +1,127 @@
+"""Produce: record batches from a client into the logs.
+
+One batch a partition, checked and staged here; the bytes are written when every frame of the same socket read has been
+handled (append_round.py), and acknowledged after that. acks=0 has no answer: an error closes the connection, as Kafka
+does, because it is the only sign that such a producer can notice. acks=all waits for the in-sync replicas.
+
+Versions: 3 to 13 (topic ids from 13). Version 0 is advertised, never served: librdkafka before 2.1 takes a missing
+version 0 as a broker that cannot do lz4.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.broker.batch_validation import InvalidRecords
+from penstock.broker.deferred import Deferred
+from penstock.broker.partition import Append, Partition
+from penstock.broker.request_context import RequestContext
+from penstock.protocol.definitions.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+ACKS_ALL: Final = -1
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+TOPIC_IDS_SINCE: Final = 13
+
+
+def handle(request: ProduceRequest, context: RequestContext) -> Deferred | None:
+    pending = PendingProduce(request.acks, context)
+    for topic in request.topic_data:
+        pending.stage_topic(topic)
+    context.node.appends.acknowledge(pending)
+    return None if request.acks == ACKS_NONE else pending
+
+
+class PendingProduce(Deferred):
+    """A produce request between its staging and its acknowledgement."""
+
+    __slots__ = ("_acks", "_appends", "_context", "_error_text", "_flushes", "_topics")
+
+    def __init__(self, acks: int, context: RequestContext) -> None:
+        super().__init__()
+        self._acks = acks
+        self._context = context
+        self._topics: list[TopicProduceResponse] = []
+        self._appends: list[tuple[Partition, Append, PartitionProduceResponse]] = []
+        self._flushes = 0
+        self._error_text: str | None = None
+
+    def stage_topic(self, topic: TopicProduceData) -> None:
+        responses: list[PartitionProduceResponse] = []
+        self._topics.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses)
+        )
+        for data in topic.partition_data:
+            response = PartitionProduceResponse(index=data.index)
+            responses.append(response)
+            try:
+                self._stage(topic, data.index, data.records, response)
+            except BrokerError as error:
+                self._refuse(response, error.code, error.message)
+                if isinstance(error, InvalidRecords):
+                    response.record_errors = [
+                        BatchIndexAndErrorMessage(
+                            batch_index=record.batch_index, batch_index_error_message=record.message
+                        )
+                        for record in error.record_errors
+                    ]
+
+    def _stage(
+        self, topic: TopicProduceData, index: int, records: memoryview | None, response: PartitionProduceResponse
+    ) -> None:
+        context = self._context
+        node = context.node
+        if not ACKS_ALL <= self._acks <= ACKS_LEADER:
+            raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1 (all), not {self._acks}.")
+        if context.api_version >= TOPIC_IDS_SINCE:
+            partition = node.topics.partition_by_id(topic.topic_id, index)
+        else:
+            partition = node.topics.partition(topic.name, index)
+        if self._acks == ACKS_ALL:
+            node.check_in_sync_replicas(partition)
+        append = partition.stage(records, context.api_version, node.now_ms())
+        node.appends.add(partition)
+        self._appends.append((partition, append, response))
+
+    def written(self) -> None:
+        """The round's bytes are in their files, or have failed; some topics want an fsync before the answer."""
+        for partition, append, response in self._appends:
+            if append.code:
+                self._refuse(response, append.code, append.message)
+                continue
+            response.base_offset = append.base_offset
+            response.log_append_time_ms = append.log_append_time_ms
+            response.log_start_offset = partition.log.log_start_offset
+            if partition.must_flush:
+                self._flushes += 1
+                self._context.node.flusher.request(partition, self._flushed)
+        if not self._flushes:
+            self._answer()
+
+    def _flushed(self, failure: OSError | None) -> None:
+        if failure is not None:
+            for _, _, response in self._appends:
+                self._refuse(response, ErrorCode.KAFKA_STORAGE_ERROR, f"fsync failed: {failure.strerror}.")
+        self._flushes -= 1
+        if not self._flushes:
+            self._answer()
+
+    def _refuse(self, response: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
+        response.error_code = code
+        response.error_message = self._error_text = message
+        response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
+
+    def _answer(self) -> None:
+        if self._acks == ACKS_NONE:
+            if self._error_text is not None:
+                self._context.close_connection(f"a produce with acks=0 failed: {self._error_text}")
+            return
+        self.complete(ProduceResponse(responses=self._topics))

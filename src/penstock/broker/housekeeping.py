@@ -1,0 +1,61 @@
+"""What a broker does when nobody asks: flushes that topics want by time, checkpoints, and producers nobody heard of.
+
+One timer for all partitions, so that thousands of idle ones cost nothing between its turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from penstock.broker.node import Node
+from penstock.log.config import NEVER
+
+logger = logging.getLogger(__name__)
+
+_TURN_SECONDS: Final = 1.0
+_CHECKPOINT_TURNS: Final = 60
+_EXPIRY_TURNS: Final = 600
+
+
+class Housekeeping:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._turn = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._timer = self._node.loop.call_later(_TURN_SECONDS, self._take_turn)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _take_turn(self) -> None:
+        self._turn += 1
+        now_ms = self._node.now_ms()
+        self._flush_by_time(now_ms)
+        if self._turn % _CHECKPOINT_TURNS == 0:
+            self._checkpoint()
+        if self._turn % _EXPIRY_TURNS == 0:
+            for partition in self._node.topics.partitions():
+                partition.log.remove_expired_producers(now_ms)
+        self.start()
+
+    def _flush_by_time(self, now_ms: int) -> None:
+        """`flush.ms`: no record stays unsynced for longer than that."""
+        for topic in self._node.topics:
+            if not topic.partitions or topic.partitions[0].config.flush_ms == NEVER:
+                continue
+            for partition in topic.partitions:
+                oldest = partition.unflushed_since_ms
+                if oldest is not None and now_ms - oldest >= partition.config.flush_ms:
+                    self._node.flusher.request(partition, lambda failure: None)
+
+    def _checkpoint(self) -> None:
+        try:
+            self._node.checkpoint()
+        except OSError as error:
+            # The checkpoints only save work after a crash; the disk's trouble shows elsewhere, where it matters.
+            logger.warning("%s: cannot write checkpoints: %s", self._node.log_directory.path, error.strerror)

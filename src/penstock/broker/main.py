@@ -1,0 +1,209 @@
+"""The composition root: builds a broker from its settings, runs it, and takes it down again.
+
+Everything that can be wrong with a start (settings, data directory, address) ends in one `StartError` with a line for a
+person and an exit code; whoever started the broker prints it. A stop by signal is clean: what was acknowledged is on
+disk, indexes are saved, and the next start has nothing to repair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from penstock.broker.housekeeping import Housekeeping
+from penstock.broker.node import Node, log_config
+from penstock.broker.server import Server
+from penstock.core.exit_codes import ExitCode
+from penstock.core.ids import TopicName
+from penstock.log.config import LogConfig
+from penstock.log.damage import Damage
+from penstock.log.filesystem import RealFileSystem
+from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
+from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.config_definition import ConfigError
+from penstock.metadata.image import ClusterImage
+from penstock.metadata.listeners import Listener
+from penstock.metadata.store_local import LocalStore, StoreError
+from penstock.metadata.topic_config import TopicConfig
+
+logger = logging.getLogger(__name__)
+
+OnReady = Callable[[str, int], None]
+
+RUNTIME_FILE: Final = "broker.json"
+_OPEN_FILES_WANTED: Final = 65_536
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - what a listener may say, not what we bind
+
+
+class StartError(Exception):
+    """The broker cannot start. The message is one line: what, where, and what to do about it."""
+
+    def __init__(self, exit_code: ExitCode, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def load_config(properties_file: Path | None, overrides: list[str]) -> BrokerConfig:
+    """From the properties file, `--set` options and PENSTOCK_* variables; a later one wins."""
+    try:
+        text = properties_file.read_text(encoding="utf-8") if properties_file is not None else ""
+        return BrokerConfig.load(
+            properties_text=text,
+            properties_name=str(properties_file),
+            overrides=overrides,
+            environment=os.environ,
+        )
+    except ConfigError as error:
+        raise StartError(ExitCode.BAD_CONFIGURATION, str(error)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise StartError(ExitCode.BAD_CONFIGURATION, f"{properties_file}: {reason}; check --config") from None
+
+
+def serve_forever(config: BrokerConfig, on_ready: OnReady) -> ExitCode:
+    """Runs until SIGTERM or SIGINT. Raises StartError if it cannot start."""
+    logging.basicConfig(
+        level=os.environ.get("PENSTOCK_LOG_LEVEL", "WARNING"), format="%(asctime)s %(levelname)s %(message)s"
+    )
+    _raise_open_files_limit()
+    if len(config.log_dirs) != 1:
+        raise StartError(ExitCode.BAD_CONFIGURATION, "log.dirs: this broker keeps its data in one directory; name one")
+    directory = Path(config.log_dirs[0])
+    bound = _bind(config.listeners[0])
+    try:
+        return uvloop.run(_serve(config, directory, bound, on_ready))
+    finally:
+        bound.close()
+
+
+async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on_ready: OnReady) -> ExitCode:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    failure: list[str] = []
+
+    def on_fatal(message: str) -> None:
+        failure.append(message)
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    node = _open_node(config, directory, loop, on_fatal)
+    host, port = _advertised(config, bound)
+    node.announce(host, port)
+    node.open_topics()
+    server = Server(node)
+    await server.listen(bound)
+    housekeeping = Housekeeping(node)
+    housekeeping.start()
+    # What exists now stays; walking it again and again would only add pauses.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    _write_runtime_file(directory, host, port)
+    on_ready(host, port)
+    try:
+        await stopped.wait()
+    finally:
+        housekeeping.stop()
+        server.close()
+        (directory / RUNTIME_FILE).unlink(missing_ok=True)
+        node.close(clean=not failure)
+    if failure:
+        print(f"penstock broker: {failure[0]}", file=sys.stderr)
+        return ExitCode.FAILURE
+    return ExitCode.OK
+
+
+def _open_node(
+    config: BrokerConfig, directory: Path, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[str], None]
+) -> Node:
+    try:
+        store = LocalStore.open(directory, node_id=config.node_id)
+        log_directory = LogDirectory.open(
+            str(directory),
+            RealFileSystem(),
+            config_for=_log_configs(config, store.image),
+            now_ms=Node.now_ms(),
+            report_damage=_report_damage,
+        )
+        return Node(config, store, log_directory, loop, on_fatal)
+    except LogDirectoryInUse as error:
+        raise StartError(ExitCode.DATA_DIR_IN_USE, str(error)) from None
+    except StoreError as error:
+        raise StartError(ExitCode.DATA_DIR_UNUSABLE, str(error)) from None
+    except OSError as error:
+        place = error.filename or directory
+        raise StartError(
+            ExitCode.DATA_DIR_UNUSABLE, f"{place}: {error.strerror}; check the data directory's permissions and space"
+        ) from None
+
+
+def _log_configs(config: BrokerConfig, image: ClusterImage) -> Callable[[str, int], LogConfig]:
+    """The settings of each partition's log, worked out once a topic."""
+    inherited = TopicConfig.inherited(config.layers)
+    known: dict[str, LogConfig] = {}
+
+    def config_for(topic: str, partition: int) -> LogConfig:
+        if topic not in known:
+            topic_image = image.topics.get(TopicName(topic))
+            overrides = topic_image.configs if topic_image is not None else {}
+            known[topic] = log_config(inherited.with_overrides(overrides), config)
+        return known[topic]
+
+    return config_for
+
+
+def _report_damage(damage: Damage) -> None:
+    """Damage is never silent: the operator reads it here, and readers get CORRUPT_MESSAGE."""
+    logger.error("%s", damage)
+
+
+def _bind(listener: Listener) -> socket.socket:
+    """Before anything else: a taken port is the most common reason not to start, and must harm nothing."""
+    try:
+        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((listener.host, listener.port))
+        bound.setblocking(False)
+    except OSError as error:
+        raise StartError(
+            ExitCode.CANNOT_LISTEN,
+            f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; "
+            "stop whoever uses the address, or choose another with --listen",
+        ) from None
+    return bound
+
+
+def _advertised(config: BrokerConfig, bound: socket.socket) -> tuple[str, int]:
+    """The address that clients are told; the port that the system chose where none was named."""
+    advertised = config.advertised_listeners[0]
+    host = socket.gethostname() if advertised.host in _ANY_ADDRESS else advertised.host
+    return host, advertised.port or bound.getsockname()[1]
+
+
+def _raise_open_files_limit() -> None:
+    """A log keeps its active segment open; the usual soft limit of 1024 is soon used up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(_OPEN_FILES_WANTED, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _write_runtime_file(directory: Path, host: str, port: int) -> None:
+    """Lets the command line find the broker of a data directory."""
+    temporary = directory / (RUNTIME_FILE + ".tmp")
+    temporary.write_text(json.dumps({"host": host, "port": port, "pid": os.getpid()}) + "\n")
+    temporary.replace(directory / RUNTIME_FILE)

@@ -1,0 +1,221 @@
+"""One broker: its settings, the cluster as it knows it, and the topics it serves. What handlers are given.
+
+Changes go one way: a handler asks `metadata/` for a decision, `commit` makes it durable in the store, and then it is
+carried out here, on logs and partitions. What the store holds and the disk lacks is made at the next start.
+
+Belongs to the event loop; nothing here may be called from another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable
+
+from penstock.broker.append_round import AppendRound
+from penstock.broker.fetch_session import FetchSessionCache
+from penstock.broker.flush import Flusher
+from penstock.broker.partition import Partition
+from penstock.broker.topic_table import Topic, TopicTable
+from penstock.core import limits
+from penstock.core.ids import BrokerId, TopicName
+from penstock.log.config import LogConfig
+from penstock.log.log_directory import LogDirectory
+from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.image import (
+    BrokerConfigChanged,
+    BrokerImage,
+    Change,
+    ClusterImage,
+    PartitionImage,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicImage,
+)
+from penstock.metadata.store_local import LocalStore
+from penstock.metadata.topic_config import TopicConfig
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class Node:
+    """Built by `main.py`; lives as long as the process."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: LocalStore,
+        log_directory: LogDirectory,
+        loop: asyncio.AbstractEventLoop,
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self.loop = loop
+        self.store = store
+        self.log_directory = log_directory
+        self.topics = TopicTable()
+        self.appends = AppendRound()
+        self._on_fatal = on_fatal
+        self.flusher = Flusher(loop, self._log_directory_failed)
+        self._static_config = config
+        self._use_dynamic_config()
+        self.fetch_sessions = FetchSessionCache(
+            self.config.max_incremental_fetch_session_cache_slots,
+            limits.FETCH_SESSION_EVICTION_MS,
+            # Only has to be hard to hit by accident; nothing is protected by it.
+            lambda: random.randint(1, (1 << 31) - 1),  # noqa: S311
+        )
+
+    # What handlers ask
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.store.image
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self.store.node_id
+
+    @staticmethod
+    def now_ms() -> int:
+        return time.time_ns() // 1_000_000
+
+    def check_in_sync_replicas(self, partition: Partition) -> None:
+        """acks=all is refused where too few replicas are in sync to keep its promise."""
+        in_sync = len(self.image.topics_by_id[partition.topic_id].partitions[partition.index].isr)  # type: ignore[index]
+        if in_sync < partition.config.min_insync_replicas:
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{partition} has {in_sync} replicas in sync; min.insync.replicas is "
+                f"{partition.config.min_insync_replicas}.",
+            )
+
+    # The cluster's changes
+
+    def announce(self, host: str, port: int) -> None:
+        """Clients reach this broker here from now on."""
+        self.image.register_broker(BrokerImage(self.broker_id, host, port, self.config.broker_rack))
+
+    def open_topics(self) -> None:
+        """Serves every topic in the image, each from its own log and from no other topic's."""
+        for (name, index), log in tuple(self.log_directory.logs.items()):
+            topic = self.image.topics.get(TopicName(name))
+            if topic is None or index >= len(topic.partitions) or not self._belongs_to(topic, index):
+                # A deletion that a crash interrupted, or files that somebody put here: not served, and not thrown away.
+                aside = self.log_directory.set_aside(name, index, uuid.uuid4().hex)
+                logger.warning("%s belongs to no topic of this broker; set aside as %s", log.directory, aside)
+        for topic in self.image.topics.values():
+            self._serve(topic)
+
+    def _belongs_to(self, topic: TopicImage, index: int) -> bool:
+        """Whether the files under this name were made for this topic, and not for an earlier one of the same name."""
+        made_for = self.log_directory.topic_id(topic.name, index)
+        return made_for is None or made_for == topic.topic_id
+
+    def commit(self, changes: Iterable[Change]) -> None:
+        """Makes the changes durable and carries them out; a BrokerError means that nothing was changed."""
+        changes = list(changes)
+        self.store.commit(changes)
+        for change in changes:
+            self._carry_out(change)
+
+    def log_starts_changed(self) -> None:
+        """Records were deleted: the new starts must survive a restart."""
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Remembers recovery points, log starts and high watermarks, so that a start after a crash has less to do."""
+        self.log_directory.write_checkpoints(self._high_watermarks())
+
+    def _high_watermarks(self) -> dict[tuple[str, int], int]:
+        return {(p.topic_name, p.index): p.high_watermark for p in self.topics.partitions()}
+
+    def close(self, *, clean: bool) -> None:
+        """Everything to disk, so that the next start has nothing to repair; not clean after a failure of the disk."""
+        self.flusher.close()
+        if clean:
+            self.log_directory.close(self._high_watermarks())
+        self.store.close()
+
+    def _carry_out(self, change: Change) -> None:
+        match change:
+            case TopicCreated(topic):
+                self._serve(topic)
+            case TopicDeleted():
+                self._drop_deleted_topics()
+            case PartitionsAdded(topic_id, partitions):
+                image = self.image.topics_by_id[topic_id]
+                self.topics.topic(image.name).partitions.extend(self._open(image, partitions))
+            case TopicConfigChanged(topic_id):
+                self._reconfigure(self.image.topics_by_id[topic_id])
+            case BrokerConfigChanged():
+                self._use_dynamic_config()
+                for image in self.image.topics.values():
+                    self._reconfigure(image)
+            case ProducerIdsAllocated():
+                pass
+
+    def _use_dynamic_config(self) -> None:
+        self.config = self._static_config.with_dynamic(
+            cluster_wide=self.image.dynamic_configs_of(None), per_broker=self.image.dynamic_configs_of(self.broker_id)
+        )
+        self.inherited_topic_config = TopicConfig.inherited(self.config.layers)
+
+    def _topic_config(self, image: TopicImage) -> TopicConfig:
+        return self.inherited_topic_config.with_overrides(image.configs)
+
+    def _serve(self, image: TopicImage) -> None:
+        topic = Topic(image.name, image.topic_id, [])
+        topic.partitions.extend(self._open(image, image.partitions))
+        self.topics.add(topic)
+
+    def _open(self, image: TopicImage, partitions: Iterable[PartitionImage]) -> Iterable[Partition]:
+        config = self._topic_config(image)
+        settings = log_config(config, self.config)
+        for partition in partitions:
+            log = self.log_directory.logs.get((image.name, partition.index))
+            if log is None:
+                log = self.log_directory.create(image.name, partition.index, image.topic_id, settings, self.now_ms())
+            yield Partition(image.name, image.topic_id, partition.index, partition.leader_epoch, log, config)
+
+    def _reconfigure(self, image: TopicImage) -> None:
+        config = self._topic_config(image)
+        settings = log_config(config, self.config)
+        for partition in self.topics.topic(image.name).partitions:
+            partition.reconfigure(config)
+            partition.log.config = settings
+
+    def _drop_deleted_topics(self) -> None:
+        for topic in [topic for topic in self.topics if topic.topic_id not in self.image.topics_by_id]:
+            self.topics.remove(topic.name)
+            for partition in topic.partitions:
+                abandoned = self.log_directory.delete(topic.name, partition.index, uuid.uuid4().hex)
+                partition.wake_all()
+                # Removing files takes long for a large topic, and nobody waits for it.
+                self.loop.run_in_executor(None, self.log_directory.remove_deleted, abandoned)
+
+    def _log_directory_failed(self, error: OSError) -> None:
+        self._on_fatal(
+            f"{self.log_directory.path}: fsync failed: {error.strerror}; nothing more can be promised, check the disk"
+        )
+
+
+def log_config(config: TopicConfig, broker: BrokerConfig) -> LogConfig:
+    """What the log must know of a topic's configuration."""
+    return LogConfig(
+        segment_bytes=config.roll_bytes,
+        segment_ms=config.segment_ms,
+        segment_jitter_ms=config.segment_jitter_ms,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        flush_messages=config.flush_messages,
+        flush_ms=config.flush_ms,
+        contiguous_offsets=not config.compacts,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
+    )

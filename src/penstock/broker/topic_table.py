@@ -1,0 +1,77 @@
+"""The topics that this broker serves, by name and by id.
+
+The cluster image says which topics there are; this table holds what the broker runs for them. Requests find their
+partitions here, or the error code that says why not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.broker.partition import Partition
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+
+class Topic:
+    """One topic's partitions on this broker, by index."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, partitions: list[Partition]) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = partitions
+
+
+class TopicTable:
+    """Looked up on every produce and fetch."""
+
+    __slots__ = ("_by_id", "_by_name")
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_name.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def add(self, topic: Topic) -> None:
+        assert topic.name not in self._by_name
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def remove(self, name: str) -> Topic:
+        topic = self._by_name.pop(name)
+        del self._by_id[topic.topic_id]
+        return topic
+
+    def topic(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+        return topic
+
+    def partition(self, name: str, index: int) -> Partition:
+        return _partition(self.topic(name), index)
+
+    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id.hex()}.")
+        return _partition(topic, index)
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self._by_name.values():
+            yield from topic.partitions
+
+
+def _partition(topic: Topic, index: int) -> Partition:
+    if not 0 <= index < len(topic.partitions):
+        raise BrokerError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {index}.",
+        )
+    return topic.partitions[index]

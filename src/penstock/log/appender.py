@@ -1,0 +1,264 @@
+"""Appending in two steps: batches are staged one by one, then written together.
+
+Owns: giving batches their offsets, deciding where a new segment begins, the one write per segment, and undoing all of it
+when the disk refuses.
+Must never know: where batches come from. The memory behind a staged batch is the caller's and valid until `write_staged`.
+
+Invariants: `stage` changes nothing that a reader sees. `write_staged` makes all staged batches visible or, if it raises,
+none: then offsets and producer state are what they were before the first of them was staged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from crc32c import crc32c
+
+from penstock.log.batches import BatchAnomaly, headers
+from penstock.log.filesystem import write_fully
+from penstock.log.leader_epochs import LeaderEpochs
+from penstock.log.log_state import LogState
+from penstock.log.producer_snapshot import encode as encode_snapshot
+from penstock.log.producer_snapshot import remove_stale, snapshot_path
+from penstock.log.producer_state import ProducerState
+from penstock.log.segment import Segment
+from penstock.log.time_lookup import TimeLookup
+from penstock.protocol.record_batch import BatchHeader, assign
+
+_RELATIVE_OFFSET_MAX = (1 << 31) - 1
+
+
+@dataclass(slots=True)
+class _Group:
+    """Staged batches that go into one segment with one write. All but the first group begin a new segment."""
+
+    base_offset: int
+    snapshot: bytes  # the producer state before the first batch
+    buffers: list[memoryview] = field(default_factory=list)
+    batches: list[tuple[int, int, int]] = field(default_factory=list)  # last offset, size, max timestamp of each
+
+    @property
+    def size(self) -> int:
+        return sum(size for _, size, _ in self.batches)
+
+
+class LogAppender:
+    __slots__ = (
+        "_batches",
+        "_buffers",
+        "_by_batch_time",
+        "_epoch",
+        "_groups",
+        "_last_offset_max",
+        "_next_offset",
+        "_prepared",
+        "_roll_after_ms",
+        "_segment_bytes",
+        "_segment_end",
+        "_staged_epochs",
+        "_state",
+        "_tail_must_be_cut",
+        "_time_lookup",
+        "directory_changed",
+        "epochs_changed",
+        "must_roll",
+        "producers",
+        "snapshots",
+    )
+
+    def __init__(
+        self, state: LogState, time_lookup: TimeLookup, producers: ProducerState, snapshots: list[int]
+    ) -> None:
+        self._state = state
+        self._time_lookup = time_lookup
+        self.producers = producers
+        self.snapshots = snapshots
+        self.must_roll = False  # the active segment takes no more batches, whatever its size
+        self.directory_changed = True  # a name in the directory may not be on the disk yet
+        self.epochs_changed = False  # likewise the leader epoch checkpoint
+        self._tail_must_be_cut = False  # a failed write left bytes behind the end of the active segment
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts over from what is in the log."""
+        self._buffers: list[memoryview] = []
+        self._batches: list[tuple[int, int, int]] = []
+        self._groups = [_Group(-1, b"", self._buffers, self._batches)]
+        self._staged_epochs: list[tuple[int, int]] = []
+        self._epoch = self._state.epochs.latest
+        self._next_offset = self._state.log_end_offset
+        self._prepared = False
+        self._segment_end = 0
+        self._segment_bytes = 0
+        self._last_offset_max = 0
+        self._roll_after_ms = 0
+        self._by_batch_time = True
+
+    @property
+    def has_staged(self) -> bool:
+        return bool(self._buffers)
+
+    def stage(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> int:
+        """Gives the batch the next offsets, in place, and remembers it for `write_staged`. Returns its base offset."""
+        if not self._prepared:
+            self._prepare(header, now_ms)
+        size = len(batch)
+        timestamp = header.max_timestamp
+        base_offset = self._next_offset
+        last_offset = base_offset + header.last_offset_delta
+        segment_end = self._segment_end + size
+        if (
+            segment_end > self._segment_bytes
+            or (timestamp if self._by_batch_time else now_ms) > self._roll_after_ms
+            or last_offset > self._last_offset_max
+        ) and self._segment_end:
+            self._stage_roll(base_offset, timestamp, now_ms)
+            segment_end = size
+        if leader_epoch != self._epoch:
+            self._staged_epochs.append((leader_epoch, base_offset))
+            self._epoch = leader_epoch
+        assign(batch, base_offset, leader_epoch)
+        if header.producer_id >= 0:
+            self.producers.stage(header, base_offset, now_ms)
+        self._buffers.append(batch)
+        self._batches.append((last_offset, size, timestamp))
+        self._segment_end = segment_end
+        self._next_offset = last_offset + 1
+        return base_offset
+
+    def write_staged(self) -> None:
+        """Writes everything that was staged. On OSError nothing of it is in the log."""
+        buffers = self._buffers
+        if not buffers:
+            return
+        state = self._state
+        try:
+            if len(self._groups) > 1 or self._staged_epochs or self._tail_must_be_cut:
+                self._write_groups()
+            else:
+                segment = state.segments[-1]
+                write_fully(segment.file, buffers, self._segment_end - segment.size, segment.size)
+                if segment.note_append(self._batches, state.config.index_interval_bytes):
+                    self._roll_if_index_is_full(segment)
+                self._batches.clear()
+                buffers.clear()
+        except OSError:
+            self._give_up()
+            raise
+        self.producers.commit()
+        state.log_end_offset = self._next_offset
+
+    def _prepare(self, header: BatchHeader, now_ms: int) -> None:
+        """Before the first append since opening or since a failure: what the active segment will take."""
+        state = self._state
+        segment = state.active
+        self._time_lookup.max_timestamp_of(len(state.segments) - 1)
+        try:
+            segment.hold_indexes()
+        except BatchAnomaly:
+            state.examine_segment(len(state.segments) - 1)
+        self._segment_end = segment.size
+        first_timestamp = header.max_timestamp
+        if segment.size:
+            try:
+                first_timestamp = next(headers(segment.file, 0, segment.size, False))[1].max_timestamp
+            except BatchAnomaly:
+                first_timestamp = now_ms
+        self._set_limits(segment.base_offset, first_timestamp, now_ms)
+        if self.must_roll:
+            self._segment_bytes = 0
+        else:
+            self._roll_if_index_is_full(segment)
+        self._prepared = True
+
+    def _set_limits(self, base_offset: int, first_timestamp: int, now_ms: int) -> None:
+        """How far the segment that begins with `base_offset` may grow, in bytes, offsets and time.
+
+        As in Kafka, its age is measured by the timestamps of its batches, and by the clock only if they have none.
+        """
+        config = self._state.config
+        self._segment_bytes = config.segment_bytes
+        self._last_offset_max = base_offset + _RELATIVE_OFFSET_MAX
+        self._by_batch_time = first_timestamp >= 0
+        self._roll_after_ms = (first_timestamp if self._by_batch_time else now_ms) + config.segment_ms
+        if config.segment_jitter_ms:
+            # Spread over the segments of a broker, and the same for one segment whenever it is asked.
+            place = f"{self._state.directory}/{base_offset}".encode()
+            self._roll_after_ms -= crc32c(place) % min(config.segment_jitter_ms, config.segment_ms)
+
+    def _roll_if_index_is_full(self, segment: Segment) -> None:
+        if segment.index_is_full(self._state.config):
+            self._segment_bytes = 0
+
+    def _stage_roll(self, base_offset: int, timestamp: int, now_ms: int) -> None:
+        """Lets the next batch begin a new segment."""
+        group = _Group(base_offset, encode_snapshot(self.producers))
+        self._groups.append(group)
+        self._buffers = group.buffers
+        self._batches = group.batches
+        self._set_limits(base_offset, timestamp, now_ms)
+
+    def _write_groups(self) -> None:
+        """The way of a write that also rolls, begins a leader epoch, or has to clean up after a failed one."""
+        state = self._state
+        active = state.active
+        if self._tail_must_be_cut:
+            active.file.truncate(active.size)
+            self._tail_must_be_cut = False
+        epochs = state.epochs
+        if self._staged_epochs:
+            # Before the batches, so that after a kill the checkpoint can vouch for their epoch.
+            epochs = LeaderEpochs(state.epochs.entries + self._staged_epochs)
+            state.fs.write_file(state.epoch_checkpoint_path, epochs.encode(), sync=False)
+            self.epochs_changed = True
+        first, *rest = self._groups
+        if first.buffers:
+            write_fully(active.file, first.buffers, first.size, active.size)
+        created: list[Segment] = []
+        try:
+            for group in rest:
+                created.append(Segment.create(state.fs, state.caches, state.directory, group.base_offset))
+                write_fully(created[-1].file, group.buffers, group.size, 0)
+                state.fs.write_file(snapshot_path(state.directory, group.base_offset), group.snapshot, sync=False)
+        except OSError:
+            for segment in created:
+                segment.remove()
+            raise
+        # From here on nothing can fail any more that would take the batches back.
+        state.epochs = epochs
+        grew = bool(first.buffers) and active.note_append(first.batches, state.config.index_interval_bytes)
+        for segment, group in zip(created, rest, strict=True):
+            self._seal(state.active)
+            state.add_segment(segment)
+            grew = segment.note_append(group.batches, state.config.index_interval_bytes)
+            self.snapshots.append(group.base_offset)
+        if created:
+            self.must_roll = False
+            self.directory_changed = True
+        if grew:
+            self._roll_if_index_is_full(state.active)
+        self._buffers, self._batches = [], []
+        self._groups = [_Group(-1, b"", self._buffers, self._batches)]
+        self._staged_epochs = []
+        state.log_end_offset = self._next_offset
+        if created:
+            self.snapshots = remove_stale(state, self.snapshots)
+
+    def _seal(self, segment: Segment) -> None:
+        try:
+            segment.save_indexes()
+            segment.release()
+        except OSError:
+            # The batches are safe. The indexes stay in memory; `close` tries again, and whoever opens the log without
+            # them builds them anew.
+            return
+
+    def _give_up(self) -> None:
+        """Forgets everything staged, and takes the bytes of the failed write off the file."""
+        segment = self._state.active
+        try:
+            segment.file.truncate(segment.size)
+        except OSError:
+            self._tail_must_be_cut = True
+        self.producers.rollback()
+        self.reset()

@@ -1,0 +1,23 @@
+"""The settings of one partition's log, already parsed. Names are Kafka's topic settings with underscores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+NEVER: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    flush_messages: int = (
+        NEVER  # how often to flush is the broker's to decide; the log only keeps the setting with the rest
+    )
+    flush_ms: int = NEVER
+    contiguous_offsets: bool = True  # False once compaction may have taken records out
+    producer_id_expiration_ms: int = 24 * 3600 * 1000

@@ -1,0 +1,193 @@
+"""The few calls on files that the log needs, as a Protocol, and the real one behind it.
+
+Owns: how bytes reach a disk and come back. `memory_filesystem.py` is the other implementation: it can fail on purpose.
+Must never know: segments, offsets, batches.
+
+Invariant: a `File` stays readable for as long as somebody holds it, even after its name was removed. A response that is
+still being sent holds the file of its slice; the descriptor closes when the last reference goes away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+TEMPORARY_SUFFIX: Final = ".tmp"  # a file of this name is half written and means nothing
+IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
+
+# fdatasync leaves out the timestamps of a file, never its length. macOS has only fsync.
+_sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+class File(Protocol):
+    """An open file. Positions are absolute; there is no cursor to share."""
+
+    @property
+    def fd(self) -> int:
+        """The operating system's descriptor, for sendfile; -1 where there is none."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Writes buffers back to back and says how many bytes went out, which may be fewer than were given."""
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Returns when the file's bytes and its length are on the disk."""
+
+
+class FileSystem(Protocol):
+    """Names are plain strings with forward slashes. Whatever goes wrong is an OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def size(self, path: str) -> int: ...
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def write_file(self, path: str, content: Buffer, *, sync: bool) -> None:
+        """Replaces a small file as a whole: a reader sees the old content or the new. With `sync`, so does a crash."""
+
+    def list_directory(self, path: str) -> list[str]: ...
+
+    def make_directory(self, path: str) -> None:
+        """Makes the directory and its parents; one that is there already is fine."""
+
+    def remove_file(self, path: str) -> None: ...
+
+    def remove_directory(self, path: str) -> None:
+        """Removes the directory with everything in it."""
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None:
+        """Returns when the names in this directory are on the disk."""
+
+    def lock(self, path: str) -> File:
+        """Takes the lock that this file stands for; BlockingIOError if another process has it.
+
+        The lock is given back when the returned file goes away.
+        """
+
+
+class RealFile:
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+    def pread(self, size: int, position: int) -> bytes:
+        return os.pread(self.fd, size, position)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        return os.pwritev(self.fd, buffers, position)
+
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fd, size)
+
+    def sync(self) -> None:
+        _sync_data(self.fd)
+
+
+class RealFileSystem:
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        return RealFile(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644))
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def read_file(self, path: str) -> bytes:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            chunks = []
+            while chunk := os.read(fd, 1 << 20):
+                chunks.append(chunk)
+            return b"".join(chunks)
+        finally:
+            os.close(fd)
+
+    def write_file(self, path: str, content: Buffer, *, sync: bool) -> None:
+        temporary = path + TEMPORARY_SUFFIX
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+        if sync:
+            self.sync_directory(os.path.dirname(path))
+
+    def list_directory(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_file(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        for root, directories, files in os.walk(path, topdown=False):
+            for name in files:
+                os.unlink(os.path.join(root, name))
+            for name in directories:
+                os.rmdir(os.path.join(root, name))
+        os.rmdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> RealFile:
+        file = self.open(path, create=True)
+        fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return file
+
+
+def write_fully(file: File, buffers: Sequence[Buffer], size: int, position: int) -> None:
+    """Writes all of the buffers (`size` bytes) or raises OSError; on an error some of them may be in the file."""
+    if len(buffers) <= IOV_MAX and file.pwritev(buffers, position) == size:
+        return
+    rest: list[Buffer] = list(buffers)
+    end = position + size
+    first = 0
+    # The first call above may have written a prefix; writing it again is simpler than working out where it ended.
+    while position < end:
+        written = file.pwritev(rest[first : first + IOV_MAX], position)
+        if written == 0:
+            raise OSError(f"the file took no bytes at position {position}, {end - position} were left to write")
+        position += written
+        while written:
+            length = len(rest[first])
+            if written >= length:
+                written -= length
+                first += 1
+            else:
+                rest[first] = memoryview(rest[first])[written:]
+                written = 0

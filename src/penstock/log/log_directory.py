@@ -1,0 +1,185 @@
+"""A broker's data directory: the logs in it, and the files that speak of all of them.
+
+Owns: the lock that keeps a second broker out, the marker of a clean shutdown, the offset checkpoints, directories of
+deleted partitions.
+Must never know: topics beyond their names; what configuration a log has is asked of the caller.
+
+Invariants: the clean-shutdown marker is there only while no broker runs, and only if every log was closed. Once open
+returned, whatever had been deleted is gone from the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from penstock.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    TopicPartition,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_offsets,
+    encode_partition_metadata,
+)
+from penstock.log.config import LogConfig
+from penstock.log.damage import Damage, ReportDamage
+from penstock.log.filesystem import File, FileSystem
+from penstock.log.partition_log import PartitionLog
+from penstock.log.segment import SegmentCaches
+
+LOCK_NAME: Final = ".lock"
+CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
+DELETED_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+
+_CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
+_PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]*)")
+
+
+class LogDirectoryInUse(Exception):
+    """Another process holds the lock of the data directory."""
+
+
+class LogDirectory:
+    __slots__ = ("_caches", "_fs", "_lock", "_report_damage", "high_watermarks", "logs", "path", "was_clean")
+
+    def __init__(self, path: str, fs: FileSystem, caches: SegmentCaches, report_damage: ReportDamage) -> None:
+        """Use `open`."""
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}  # as the checkpoint had them
+        self.was_clean = False
+        self._fs = fs
+        self._caches = caches
+        self._report_damage = report_damage
+        self._lock: File | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        fs: FileSystem,
+        *,
+        config_for: Callable[[str, int], LogConfig],
+        now_ms: int,
+        report_damage: ReportDamage,
+        caches: SegmentCaches | None = None,
+    ) -> LogDirectory:
+        """Takes the directory (made if it is missing) and opens every log in it."""
+        directory = cls(path, fs, caches or SegmentCaches(), report_damage)
+        fs.make_directory(path)
+        directory._take_lock()
+        names = fs.list_directory(path)
+        directory.was_clean = CLEAN_SHUTDOWN_NAME in names
+        recovery_points = directory._read_offsets(names, RECOVERY_POINTS)
+        log_start_offsets = directory._read_offsets(names, LOG_START_OFFSETS)
+        directory.high_watermarks = directory._read_offsets(names, HIGH_WATERMARKS)
+        if directory.was_clean:
+            # Gone before anything is opened: if this process dies now, the next one takes the long way.
+            fs.remove_file(f"{path}/{CLEAN_SHUTDOWN_NAME}")
+            fs.sync_directory(path)
+        for name in names:
+            if name.endswith(DELETED_SUFFIX):
+                fs.remove_directory(f"{path}/{name}")
+            elif found := _PARTITION_DIRECTORY.fullmatch(name):
+                key = (found[1], int(found[2]))
+                directory.logs[key] = PartitionLog.open(
+                    f"{path}/{name}",
+                    config_for(*key),
+                    fs,
+                    clean_shutdown=directory.was_clean,
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=log_start_offsets.get(key, 0),
+                    now_ms=now_ms,
+                    report_damage=report_damage,
+                    caches=directory._caches,
+                )
+        return directory
+
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> PartitionLog:
+        """Makes the directory of a new partition and opens its log."""
+        path = self._partition_path(topic, partition)
+        self._fs.make_directory(path)
+        self._fs.write_file(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False)
+        log = PartitionLog.open(
+            path,
+            config,
+            self._fs,
+            clean_shutdown=True,
+            now_ms=now_ms,
+            report_damage=self._report_damage,
+            caches=self._caches,
+        )
+        self.logs[topic, partition] = log
+        return log
+
+    def topic_id(self, topic: str, partition: int) -> bytes | None:
+        """The topic id that the partition was created with; None if the file that says it is missing or damaged."""
+        path = f"{self._partition_path(topic, partition)}/{PARTITION_METADATA}"
+        try:
+            content = self._fs.read_file(path)
+        except FileNotFoundError:
+            return None
+        topic_id = decode_partition_metadata(content)
+        if topic_id is None:
+            self._report_damage(Damage(path, 0, len(content), "it does not name a topic id"))
+        return topic_id
+
+    def delete(self, topic: str, partition: int, unique_id: str) -> str:
+        """Takes a partition out of the directory at once. Returns the path that is left to `remove_deleted`."""
+        return self.logs.pop((topic, partition)).move_aside(f"{unique_id}{DELETED_SUFFIX}")
+
+    def set_aside(self, topic: str, partition: int, unique_id: str) -> str:
+        """Takes a partition that nobody claims out of service, and keeps its files under the name that is returned."""
+        return self.logs.pop((topic, partition)).move_aside(f"{unique_id}{STRAY_SUFFIX}")
+
+    def remove_deleted(self, path: str) -> None:
+        """Removes the files of a deleted partition. May run in any thread; what it leaves undone the next start does."""
+        self._fs.remove_directory(path)
+
+    def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Remembers recovery points, log start offsets and high watermarks, so that opening has less to do."""
+        recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
+        log_start_offsets = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset}
+        for name, offsets in (
+            (RECOVERY_POINTS, recovery_points),
+            (LOG_START_OFFSETS, log_start_offsets),
+            (HIGH_WATERMARKS, high_watermarks),
+        ):
+            self._fs.write_file(f"{self.path}/{name}", encode_offsets(offsets), sync=True)
+
+    def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Closes every log and, if all of that reached the disk, marks the shutdown as clean."""
+        for log in self.logs.values():
+            log.close()
+        self.write_checkpoints(high_watermarks)
+        self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT, sync=True)
+        self.logs.clear()
+        self._lock = None
+
+    def _partition_path(self, topic: str, partition: int) -> str:
+        return f"{self.path}/{topic}-{partition}"
+
+    def _take_lock(self) -> None:
+        try:
+            self._lock = self._fs.lock(f"{self.path}/{LOCK_NAME}")
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise LogDirectoryInUse(f"the data directory {self.path} is in use by another broker") from error
+            raise
+
+    def _read_offsets(self, names: list[str], name: str) -> dict[TopicPartition, int]:
+        if name not in names:
+            return {}
+        path = f"{self.path}/{name}"
+        content = self._fs.read_file(path)
+        offsets = decode_offsets(content)
+        if offsets is None:
+            self._report_damage(Damage(path, 0, len(content), "it is not an offset checkpoint, and was not used"))
+            return {}
+        return offsets

@@ -1,0 +1,131 @@
+"""What one partition's log consists of. Appending, reading and recovery work on the same state, in files of their own.
+
+Invariants: segments are sorted by base offset and never empty as a list; the last one is the active segment, the only one
+that grows. `log_start_offset <= log_end_offset`; the end is exclusive.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from penstock.log.batches import BatchAnomaly
+from penstock.log.config import LogConfig
+from penstock.log.damage import Damage, ReportDamage
+from penstock.log.examination import Examination, adopt, examine, header_runs, mark_wrong_epochs
+from penstock.log.filesystem import FileSystem
+from penstock.log.leader_epochs import CHECKPOINT_NAME, EpochRun, LeaderEpochs, settle
+from penstock.log.segment import Segment, SegmentCaches
+
+
+class LogState:
+    __slots__ = (
+        "_bases",
+        "_reported",
+        "_tell_damage",
+        "caches",
+        "config",
+        "directory",
+        "epochs",
+        "epochs_settled",
+        "fs",
+        "log_end_offset",
+        "log_start_offset",
+        "segments",
+    )
+
+    def __init__(
+        self, directory: str, config: LogConfig, fs: FileSystem, caches: SegmentCaches, report_damage: ReportDamage
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.fs = fs
+        self.caches = caches
+        self.segments: list[Segment] = []
+        self._bases: list[int] = []
+        self.epochs = LeaderEpochs()
+        self.epochs_settled = False  # True once batches and checkpoint were compared as a whole
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self._tell_damage = report_damage
+        self._reported: set[tuple[str, int]] = set()
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def epoch_checkpoint_path(self) -> str:
+        return f"{self.directory}/{CHECKPOINT_NAME}"
+
+    def add_segment(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def drop_segments(self, first: int, end: int) -> None:
+        """Removes the segments numbered [first, end) with their files."""
+        dropped = self.segments[first:end]
+        del self.segments[first:end]
+        del self._bases[first:end]
+        for segment in dropped:
+            segment.remove()
+
+    def segment_number(self, offset: int) -> int:
+        """The segment that holds `offset`, if any does."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def upper_offset(self, number: int) -> int | None:
+        """Where the next segment begins; None for the last one."""
+        return self._bases[number + 1] if number + 1 < len(self._bases) else None
+
+    def end_offset_of(self, number: int) -> int:
+        upper_offset = self.upper_offset(number)
+        return self.log_end_offset if upper_offset is None else upper_offset
+
+    def report(self, damage: Damage) -> None:
+        """Tells the operator, once for each place."""
+        place = (damage.file, damage.position)
+        if place not in self._reported:
+            self._reported.add(place)
+            self._tell_damage(damage)
+
+    def examine_segment(self, number: int) -> Examination:
+        """Looks at every byte of a segment of an open log, whose end is known, and reports what is wrong with it."""
+        segment = self.segments[number]
+        found = examine(segment, self.end_offset_of(number), self.config, self.epochs)
+        self.judge_epochs({number: found})
+        adopt(segment, found)
+        self.report_regions(segment)
+        return found
+
+    def report_regions(self, segment: Segment) -> None:
+        for region in segment.damage:
+            reason = f"offsets {region.first_offset} to {region.next_offset - 1}: {region.reason}"
+            self.report(Damage(segment.log_path, region.start, region.end - region.start, reason))
+
+    def judge_epochs(self, examined: dict[int, Examination]) -> None:
+        """Decides, where batches and checkpoint name different epochs, which of them are wrong."""
+        disagree = any(run.epoch != run.checkpoint_epoch for found in examined.values() for run in found.runs)
+        if disagree and not self.epochs_settled:
+            self.settle_epochs(self.epochs, examined)
+        for found in examined.values():
+            mark_wrong_epochs(found, self.epochs)
+
+    def settle_epochs(
+        self, checkpoint: LeaderEpochs | None, examined: dict[int, Examination], *, trust_single_batches: bool = True
+    ) -> None:
+        """Compares the checkpoint, if there is a readable one, with all batches of the log."""
+        known = checkpoint or LeaderEpochs()
+        runs: list[EpochRun] = []
+        for number, segment in enumerate(self.segments):
+            if number in examined:
+                runs += examined[number].runs
+                continue
+            try:
+                runs += header_runs(segment, self.config, known)
+            except BatchAnomaly:
+                runs += examine(segment, self.end_offset_of(number), self.config, known).runs
+        self.epochs = settle(checkpoint, runs, self.log_end_offset, trust_single_batches=trust_single_batches)
+        self.epochs_settled = True
+        if checkpoint is not None and checkpoint.entries != self.epochs.entries:
+            size = len(checkpoint.encode())
+            self.report(Damage(self.epoch_checkpoint_path, 0, size, "the batches of the log name other leader epochs"))

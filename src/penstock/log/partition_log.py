@@ -1,0 +1,230 @@
+"""The log of one partition: record batches in, in order, and out again.
+
+Owns: putting the parts together (opening, appending, reading, flushing), the recovery point, deleting and truncating.
+Must never know: requests, replicas, the high watermark, clocks, threads. Records are opaque bytes to it.
+
+Invariants: offsets below `log_end_offset` are written, those below `recovery_point` are on the disk. Only one thread calls
+a log; what another thread may do is sync a `FlushTicket`.
+"""
+
+from __future__ import annotations
+
+from penstock.log.appender import LogAppender
+from penstock.log.config import LogConfig
+from penstock.log.damage import ReportDamage
+from penstock.log.filesystem import File, FileSystem
+from penstock.log.flushing import FlushTicket
+from penstock.log.leader_epochs import LeaderEpochs
+from penstock.log.log_state import LogState
+from penstock.log.producer_snapshot import encode as encode_snapshot
+from penstock.log.producer_snapshot import remove_stale, snapshot_path
+from penstock.log.producer_state import ProducerState
+from penstock.log.reader import LogReader, LogSlice
+from penstock.log.recovery import Recovered, recover, restore_producers
+from penstock.log.segment import SegmentCaches
+from penstock.log.time_lookup import TimeLookup
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+
+class PartitionLog:
+    __slots__ = (
+        "_appender",
+        "_reader",
+        "_state",
+        "_time_lookup",
+        "read",
+        "recovery_point",
+        "stage",
+        "write_staged",
+    )
+
+    def __init__(self, state: LogState, recovered: Recovered) -> None:
+        """Use `open`."""
+        self._state = state
+        self._reader = LogReader(state)
+        self._time_lookup = TimeLookup(state, self._reader)
+        self._appender = LogAppender(state, self._time_lookup, recovered.producers, recovered.snapshots)
+        self._appender.must_roll = recovered.must_roll
+        self._appender.epochs_changed = not recovered.epochs_on_disk
+        self._appender.directory_changed = recovered.directory_changed
+        self.recovery_point = recovered.recovery_point
+        # Called for every batch and every fetch, so without a second call in between.
+        self.stage = self._appender.stage
+        self.write_staged = self._appender.write_staged
+        self.read = self._reader.read
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        config: LogConfig,
+        fs: FileSystem,
+        *,
+        clean_shutdown: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        now_ms: int,
+        report_damage: ReportDamage,
+        caches: SegmentCaches | None = None,
+    ) -> PartitionLog:
+        """Opens the log in an existing directory, which may be empty.
+
+        `clean_shutdown` says that `close` ended the last session; otherwise everything from `recovery_point` on is
+        scanned. `caches` bounds open files and loaded indexes for all logs that share it.
+        """
+        state = LogState(directory, config, fs, caches or SegmentCaches(), report_damage)
+        recovered = recover(
+            state,
+            clean_shutdown=clean_shutdown,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            now_ms=now_ms,
+        )
+        return cls(state, recovered)
+
+    @property
+    def directory(self) -> str:
+        return self._state.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._state.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._state.config = config
+        if not self._appender.has_staged:
+            self._appender.reset()
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._state.log_end_offset
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        return self._state.epochs
+
+    @property
+    def producer_state(self) -> ProducerState:
+        return self._appender.producers
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._state.segments)
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self._state.segments]
+
+    def offset_for_timestamp(self, timestamp: int) -> LogSlice | None:
+        """The first batch whose max timestamp is not older than `timestamp`, alone; None if all batches are older.
+
+        The record looked for is in this batch; which one it is, the caller finds by looking inside.
+        """
+        found = self._time_lookup.first_reaching(timestamp)
+        return None if found is None else self._reader.slice_of(found)
+
+    def max_timestamp(self) -> LogSlice | None:
+        """The batch with the newest record, alone; None if no batch has a timestamp."""
+        found = self._time_lookup.newest()
+        return None if found is None else self._reader.slice_of(found)
+
+    def begin_flush(self) -> FlushTicket:
+        """Takes note of everything written so far that may not be on the disk. Sync the ticket, then complete it."""
+        state, appender = self._state, self._appender
+        files: list[File] = []
+        if self.recovery_point < state.log_end_offset:
+            files = [segment.file for segment in state.segments[state.segment_number(self.recovery_point) :]]
+        small_files = [(state.epoch_checkpoint_path, state.epochs.encode())] if appender.epochs_changed else []
+        ticket = FlushTicket(
+            state.log_end_offset,
+            files,
+            small_files,
+            state.directory if appender.directory_changed else None,
+            state.fs,
+        )
+        appender.epochs_changed = appender.directory_changed = False
+        return ticket
+
+    def complete_flush(self, ticket: FlushTicket) -> int:
+        """To be called once `ticket.sync()` returned. Returns the new recovery point."""
+        self.recovery_point = max(self.recovery_point, min(ticket.end_offset, self._state.log_end_offset))
+        return self.recovery_point
+
+    def flush(self) -> int:
+        """All three steps of a flush, for whoever may wait."""
+        ticket = self.begin_flush()
+        ticket.sync()
+        return self.complete_flush(ticket)
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        self._appender.producers.remove_expired(now_ms, self._state.config.producer_id_expiration_ms)
+
+    def delete_records_before(self, offset: int) -> None:
+        """Moves the log start offset and removes the segments that lie wholly before it."""
+        state = self._state
+        if not 0 <= offset <= state.log_end_offset:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the log end offset {state.log_end_offset}"
+            )
+        if offset <= state.log_start_offset:
+            return
+        state.log_start_offset = offset
+        state.drop_segments(0, min(state.segment_number(offset), len(state.segments) - 1))
+        # Epochs are kept for whole segments: a batch may begin before the log start offset that it holds.
+        if state.epochs.truncate_start(state.segments[0].base_offset):
+            self._appender.epochs_changed = True
+
+    def truncate_to(self, offset: int) -> None:
+        """Takes off the batch that holds `offset` and all behind it; the log then ends where that batch began."""
+        state, appender = self._state, self._appender
+        assert not appender.has_staged, "truncating under staged batches"
+        if offset >= state.log_end_offset:
+            return
+        number = state.segment_number(offset)
+        segment = state.segments[number]
+        position, end_offset = self._reader.end_before(number, offset)
+        state.drop_segments(number + 1, len(state.segments))
+        segment.hold_file().truncate(position)
+        segment.size = position
+        state.log_end_offset = end_offset
+        state.log_start_offset = min(state.log_start_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        if state.epochs.truncate(end_offset):
+            appender.epochs_changed = True
+        state.examine_segment(number)
+        appender.snapshots = remove_stale(state, appender.snapshots)
+        appender.producers = restore_producers(state, appender.snapshots, 0)
+        appender.reset()
+
+    def close(self) -> None:
+        """Leaves everything on the disk that a quick opening needs. The log must not be used afterwards."""
+        state, appender = self._state, self._appender
+        assert not appender.has_staged, "closing over staged batches"
+        end_offset = state.log_end_offset
+        if self.recovery_point < end_offset or appender.epochs_changed or appender.directory_changed:
+            for segment in state.segments:
+                segment.save_indexes()
+            if end_offset not in appender.snapshots and end_offset > state.log_start_offset:
+                snapshot = encode_snapshot(appender.producers)
+                state.fs.write_file(snapshot_path(state.directory, end_offset), snapshot, sync=False)
+                remove_stale(state, [*appender.snapshots, end_offset])
+            self.flush()
+        for segment in state.segments:
+            segment.forget_files()
+
+    def move_aside(self, suffix: str) -> str:
+        """Renames the directory, so that its name is free at once; the caller removes what the new name holds.
+
+        Slices that are being sent stay readable. The log must not be used afterwards.
+        """
+        state = self._state
+        for segment in state.segments:
+            segment.forget_files()
+        target = f"{state.directory}.{suffix}"
+        state.fs.rename(state.directory, target)
+        return target

@@ -1,0 +1,259 @@
+"""Opening a log: finding its segments, learning where it ends, and putting right what a crash left behind.
+
+Owns: the decision between a torn tail, which is cut, and damage, which is reported and left as it is.
+Must never know: appending or reading of an open log.
+
+Invariants: after a clean shutdown no file is scanned and none is changed, except that a batch whose end is missing is cut.
+A byte below the recovery point was flushed once, so nothing whole below it is ever cut, however bad it looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.log.batches import MAX_OFFSET, BatchAnomaly, headers
+from penstock.log.damage import Damage
+from penstock.log.examination import Examination, adopt, examine, is_torn
+from penstock.log.filesystem import TEMPORARY_SUFFIX
+from penstock.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochs
+from penstock.log.log_state import LogState
+from penstock.log.producer_snapshot import load_newest, remove_stale
+from penstock.log.producer_state import ProducerState
+from penstock.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, DamagedRegion, Segment
+from penstock.protocol.record_batch import NO_PRODUCER_ID, BatchHeader
+
+_NAME_DIGITS = 20
+
+
+@dataclass(slots=True)
+class Recovered:
+    producers: ProducerState
+    snapshots: list[int]
+    recovery_point: int
+    epochs_on_disk: bool
+    directory_changed: bool
+    must_roll: bool  # the active segment ends in damage that stays; the next batch begins a new segment
+
+
+def recover(
+    state: LogState, *, clean_shutdown: bool, recovery_point: int, log_start_offset: int, now_ms: int
+) -> Recovered:
+    """Fills an empty state from the directory."""
+    names = state.fs.list_directory(state.directory)
+    is_new = _find_segments(state, names, log_start_offset)
+    checkpoint = _load_epochs(state, names)
+    state.epochs = checkpoint or LeaderEpochs()
+    must_roll = False
+    if not clean_shutdown or not _learn_end(state, recovery_point):
+        examined = _examine_tail(state, clean_shutdown, recovery_point)
+        must_roll = _settle_end(state, examined[len(state.segments) - 1], clean_shutdown, recovery_point)
+        if checkpoint is None:
+            state.settle_epochs(None, examined, trust_single_batches=CHECKPOINT_NAME not in names)
+        _adopt(state, examined)
+        clean_shutdown = False
+    elif checkpoint is None and len(state.segments) > 1:
+        state.settle_epochs(None, {}, trust_single_batches=CHECKPOINT_NAME not in names)
+    state.epochs.truncate(state.log_end_offset + 1)
+    _settle_start(state)
+    snapshots = remove_stale(state, _offsets(names, SNAPSHOT_SUFFIX))
+    producers = restore_producers(state, snapshots, now_ms)
+    return Recovered(
+        producers,
+        snapshots,
+        recovery_point=state.log_end_offset if clean_shutdown else min(recovery_point, state.log_end_offset),
+        epochs_on_disk=state.epochs.entries == (checkpoint.entries if checkpoint else []),
+        directory_changed=is_new or not clean_shutdown,
+        must_roll=must_roll,
+    )
+
+
+def _offsets(names: list[str], suffix: str) -> list[int]:
+    stems = [name[: -len(suffix)] for name in names if name.endswith(suffix)]
+    return sorted(int(stem) for stem in stems if len(stem) == _NAME_DIGITS and stem.isdecimal())
+
+
+def _find_segments(state: LogState, names: list[str], log_start_offset: int) -> bool:
+    """Lists the segments, or creates the first one; True if it did."""
+    for name in names:
+        if name.endswith(TEMPORARY_SUFFIX):
+            state.fs.remove_file(f"{state.directory}/{name}")
+    bases = _offsets(names, LOG_SUFFIX)
+    for base_offset in bases:
+        segment = Segment(state.fs, state.caches, state.directory, base_offset, 0)
+        if base_offset == bases[-1]:
+            segment.size = segment.hold_file().size()
+        else:
+            segment.size = state.fs.size(segment.log_path)
+        segment.unverified_end = segment.size
+        state.add_segment(segment)
+    if not bases:
+        state.add_segment(Segment.create(state.fs, state.caches, state.directory, log_start_offset))
+    for number, segment in enumerate(state.segments[:-1]):
+        segment.unverified_end_offset = state.end_offset_of(number)
+    state.log_start_offset = max(log_start_offset, state.segments[0].base_offset)
+    return not bases
+
+
+def _load_epochs(state: LogState, names: list[str]) -> LeaderEpochs | None:
+    """None if there is no believable checkpoint."""
+    if CHECKPOINT_NAME not in names:
+        return None
+    content = state.fs.read_file(state.epoch_checkpoint_path)
+    epochs = LeaderEpochs.decode(content)
+    if epochs is None:
+        state.report(Damage(state.epoch_checkpoint_path, 0, len(content), "it is not a leader epoch checkpoint"))
+    return epochs
+
+
+def _learn_end(state: LogState, recovery_point: int) -> bool:
+    """After a clean shutdown: the log end offset from the last few headers. False if anything looks wrong."""
+    segment = state.active
+    end_offset = segment.base_offset
+    try:
+        last = _last_header(segment, state.config.contiguous_offsets) if segment.size else None
+    except BatchAnomaly:
+        return False
+    if last is not None:
+        end_offset = last.end_offset
+        if last.partition_leader_epoch != state.epochs.epoch_at(last.base_offset):
+            return False
+    if end_offset < recovery_point:
+        return False
+    state.log_end_offset = end_offset
+    segment.unverified_end_offset = end_offset
+    return True
+
+
+def _last_header(segment: Segment, contiguous: bool) -> BatchHeader:
+    entry = segment.last_index_entry()
+    position = 0 if entry is None else entry[1]
+    last = None
+    for _, header in headers(segment.file, position, segment.size, contiguous):
+        if last is None:
+            if entry is not None and header.end_offset - 1 != entry[0]:
+                raise BatchAnomaly(position, "the index names another offset")
+            if entry is None and contiguous and header.base_offset != segment.base_offset:
+                raise BatchAnomaly(position, "the segment begins with another offset")
+        last = header
+        segment.bytes_since_index_entry += header.size
+    if last is None:
+        raise BatchAnomaly(position, "the index points behind the log")
+    return last
+
+
+def _examine_tail(state: LogState, clean_shutdown: bool, recovery_point: int) -> dict[int, Examination]:
+    """Looks at every segment that may have been torn, by number; the last one is always among them."""
+    first = len(state.segments) - 1 if clean_shutdown else state.segment_number(recovery_point)
+    may_be_torn_from = MAX_OFFSET if clean_shutdown else recovery_point
+    examined = {
+        number: examine(
+            state.segments[number],
+            state.upper_offset(number),
+            state.config,
+            state.epochs,
+            may_be_torn_from=may_be_torn_from,
+        )
+        for number in range(first, len(state.segments))
+    }
+    if not clean_shutdown:
+        _drop_empty_tail(state, examined, recovery_point)
+    return examined
+
+
+def _adopt(state: LogState, examined: dict[int, Examination]) -> None:
+    state.judge_epochs(examined)
+    for number, found in examined.items():
+        segment = state.segments[number]
+        adopt(segment, found)
+        state.report_regions(segment)
+        if segment is not state.active:
+            segment.save_indexes()
+            segment.release()
+
+
+def _drop_empty_tail(state: LogState, examined: dict[int, Examination], recovery_point: int) -> None:
+    """A crash may keep a younger segment's name and lose its bytes along with the tail of the segment before it.
+
+    Then nothing good follows that tail: it is the end of the log, and the nameless rest goes.
+    """
+    last = len(state.segments) - 1
+    while last - 1 in examined and examined[last].good_end == 0:
+        before = examined[last - 1]
+        if before.end_offset == state.segments[last].base_offset or before.end_offset < recovery_point:
+            break
+        empty = state.segments[last]
+        state.report(Damage(empty.log_path, 0, empty.size, "no batch in it is whole", removed=True))
+        state.drop_segments(last, last + 1)
+        del examined[last]
+        last -= 1
+        state.segments[last].hold_file()
+        examined[last] = examine(
+            state.segments[last], None, state.config, state.epochs, may_be_torn_from=recovery_point
+        )
+
+
+def _settle_end(state: LogState, found: Examination, clean_shutdown: bool, recovery_point: int) -> bool:
+    """Cuts a torn tail off the active segment, or keeps a damaged one; True if damage stays at the end."""
+    segment = state.active
+    state.log_end_offset = found.end_offset
+    if found.bad_tail is None:
+        if found.end_offset < recovery_point:
+            reason = f"the log ends at offset {found.end_offset}, {recovery_point} had been reached and flushed"
+            state.report(Damage(segment.log_path, segment.size, 0, reason))
+        return False
+    position, reason = found.bad_tail.position, found.bad_tail.reason
+    length = segment.size - position
+    was_flushed = clean_shutdown or found.end_offset < recovery_point
+    if not was_flushed or is_torn(segment.file, position, segment.size):
+        if was_flushed:
+            reason += f"; the log had been flushed up to offset {recovery_point}"
+        segment.file.truncate(position)
+        segment.size = position
+        state.report(Damage(segment.log_path, position, length, reason, removed=True))
+        return False
+    # These bytes were whole once. Their offsets stay taken: a consumer that read them must not see others in their place.
+    state.log_end_offset = max(found.end_offset + 1, recovery_point)
+    found.damage.append(DamagedRegion(position, segment.size, found.end_offset, state.log_end_offset, reason))
+    return True
+
+
+def _settle_start(state: LogState) -> None:
+    """Deleted records stay deleted: if the log ends before its start, it goes on at its start."""
+    if state.log_start_offset > state.log_end_offset:
+        reason = f"the log ends at offset {state.log_end_offset}, before its start {state.log_start_offset}"
+        state.report(Damage(state.active.log_path, state.active.size, 0, reason))
+        state.active.save_indexes()
+        state.active.release()
+        state.add_segment(Segment.create(state.fs, state.caches, state.directory, state.log_start_offset))
+        state.log_end_offset = state.log_start_offset
+
+
+def restore_producers(state: LogState, snapshots: list[int], now_ms: int) -> ProducerState:
+    offset, producers = load_newest(state, snapshots)
+    if offset >= state.log_end_offset:
+        return producers
+    for number in range(state.segment_number(offset), len(state.segments)):
+        try:
+            found = list(_producer_headers(state, number, offset))
+        except BatchAnomaly:
+            state.examine_segment(number)
+            found = list(_producer_headers(state, number, offset))
+        for header in found:
+            producers.record(header, header.base_offset, now_ms)
+    return producers
+
+
+def _producer_headers(state: LogState, number: int, offset: int) -> Iterator[BatchHeader]:
+    """The headers from `offset` on that belong to a producer id, around the damage that is known."""
+    segment = state.segments[number]
+    stretches = []
+    start = 0
+    for region in segment.damage:
+        stretches.append((start, region.start))
+        start = region.end
+    stretches.append((start, segment.size))
+    for start, end in stretches:
+        for _, header in headers(segment.file, start, end, state.config.contiguous_offsets):
+            if header.producer_id != NO_PRODUCER_ID and header.base_offset >= offset and not header.is_control:
+                yield header

@@ -1,0 +1,268 @@
+"""One segment: a log file, its two indexes, and what is known about its bytes.
+
+Owns: the names of a segment's files, opening them when they are needed, the bookkeeping of an append, saving indexes.
+Must never know: other segments, producers, epochs.
+
+Invariants: bytes at and behind `unverified_end` were appended by this process, whose broker verified them when they were
+produced, or were verified since. `damage` is complete once `examined`; before that, nobody has looked at everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.log.batches import MAX_OFFSET, BatchAnomaly
+from penstock.log.config import LogConfig
+from penstock.log.extents import Extents
+from penstock.log.filesystem import File, FileSystem
+from penstock.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from penstock.log.lru import LruCache
+from penstock.protocol.record_batch import NO_TIMESTAMP
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+_INDEX_OVERHEAD_BYTES: Final = 512  # what two nearly empty indexes weigh in a cache
+
+
+def offset_name(offset: int) -> str:
+    return f"{offset:020d}"
+
+
+class SegmentCaches:
+    """Open files and loaded indexes of sealed segments, bounded; all logs of a broker share one."""
+
+    __slots__ = ("files", "indexes")
+
+    def __init__(self, open_files_max: int = 512, index_bytes_max: int = 64 << 20) -> None:
+        self.files: LruCache[File] = LruCache(open_files_max)
+        self.indexes: LruCache[tuple[OffsetIndex, TimeIndex]] = LruCache(index_bytes_max)
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRegion:
+    """Bytes [start, end) stand where the offsets [first_offset, next_offset) should be, and are not they."""
+
+    start: int
+    end: int
+    first_offset: int
+    next_offset: int
+    reason: str
+
+
+class Segment:
+    __slots__ = (
+        "_caches",
+        "_fs",
+        "_held_file",
+        "_held_indexes",
+        "_next_offset",
+        "_path",
+        "base_offset",
+        "bytes_since_index_entry",
+        "damage",
+        "examined",
+        "max_timestamp",
+        "max_timestamp_known",
+        "max_timestamp_offset",
+        "size",
+        "tail_offset",
+        "tail_position",
+        "unverified_end",
+        "unverified_end_offset",
+        "verified",
+    )
+
+    def __init__(self, fs: FileSystem, caches: SegmentCaches, directory: str, base_offset: int, size: int) -> None:
+        self._fs = fs
+        self._caches = caches
+        self._path = f"{directory}/{offset_name(base_offset)}"
+        self._held_file: File | None = None  # the active segment holds its file; a sealed one asks the cache
+        self._held_indexes: tuple[OffsetIndex, TimeIndex] | None = None  # likewise, and while they are not on disk
+        self.base_offset = base_offset
+        self.size = size
+        self.unverified_end = size
+        self.unverified_end_offset = base_offset  # the offset that must follow the unverified bytes
+        self.verified = Extents()
+        self.examined = False
+        self.damage: list[DamagedRegion] = []
+        self.bytes_since_index_entry = 0
+        # Where the last append began: most reads are by consumers that wait for it. MAX_OFFSET while nothing was appended.
+        self.tail_offset = self._next_offset = MAX_OFFSET
+        self.tail_position = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.max_timestamp_known = False  # until it is asked for, or until somebody appends
+
+    @classmethod
+    def create(cls, fs: FileSystem, caches: SegmentCaches, directory: str, base_offset: int) -> Segment:
+        """A new, empty segment. Whatever lay under its name (the rest of a failed append) is emptied."""
+        segment = cls(fs, caches, directory, base_offset, 0)
+        segment._held_file = fs.open(segment.log_path, create=True)
+        segment._held_file.truncate(0)
+        segment._held_indexes = (OffsetIndex(), TimeIndex())
+        segment.examined = True
+        segment.max_timestamp_known = True
+        return segment
+
+    @property
+    def log_path(self) -> str:
+        return self._path + LOG_SUFFIX
+
+    @property
+    def file(self) -> File:
+        file = self._held_file
+        if file is None:
+            path = self.log_path
+            file = self._caches.files.get(path)
+            if file is None:
+                file = self._fs.open(path)
+                self._caches.files.put(path, file)
+        return file
+
+    def hold_file(self) -> File:
+        """Keeps the file open from now on: this is the active segment."""
+        self._held_file = self.file
+        return self._held_file
+
+    @property
+    def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Offset and time index. BatchAnomaly if a file is missing or cannot be an index of this log."""
+        indexes = self._held_indexes or self._caches.indexes.get(self._path)
+        if indexes is None:
+            indexes = self._load_indexes()
+            self._caches.indexes.put(self._path, indexes, _weight(indexes))
+        return indexes
+
+    def forget_tail(self) -> None:
+        """The file changed otherwise than by appending."""
+        self.tail_offset = self._next_offset = MAX_OFFSET
+
+    def hold_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Keeps the indexes in memory from now on, because they are about to change."""
+        self._held_indexes = self.indexes
+        self._caches.indexes.forget(self._path)
+        return self._held_indexes
+
+    def adopt_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Takes rebuilt indexes in place of what is on disk, until `save_indexes`."""
+        self._held_indexes = (offset_index, time_index)
+        self._caches.indexes.forget(self._path)
+
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        try:
+            offset_index = OffsetIndex.decode(self._fs.read_file(self._path + INDEX_SUFFIX), self.size)
+            time_index = TimeIndex.decode(self._fs.read_file(self._path + TIME_INDEX_SUFFIX))
+        except FileNotFoundError as missing:
+            raise BatchAnomaly(0, "an index is missing") from missing
+        if offset_index is None or time_index is None:
+            raise BatchAnomaly(0, "an index is damaged")
+        if self.size and not time_index and not self.max_timestamp_known:
+            raise BatchAnomaly(0, "the time index is empty")
+        return offset_index, time_index
+
+    def last_index_entry(self) -> tuple[int, int] | None:
+        """Last offset and position of the last indexed batch, without loading the index; None if it has no entries."""
+        if self._held_indexes is not None:
+            offset_index = self._held_indexes[0]
+            if not offset_index:
+                return None
+            return self.base_offset + offset_index.offsets[-1], offset_index.positions[-1]
+        try:
+            file = self._fs.open(self._path + INDEX_SUFFIX)
+        except FileNotFoundError as missing:
+            raise BatchAnomaly(0, "the index is missing") from missing
+        size = file.size()
+        if size == 0:
+            return None
+        index = OffsetIndex.decode(file.pread(OFFSET_ENTRY_BYTES, max(0, size - OFFSET_ENTRY_BYTES)), self.size)
+        if index is None or size % OFFSET_ENTRY_BYTES:
+            raise BatchAnomaly(0, "the index is damaged")
+        return self.base_offset + index.offsets[0], index.positions[0]
+
+    def save_indexes(self) -> None:
+        """Writes both indexes if they may have changed, closed with the newest timestamp as Kafka closes them."""
+        if self._held_indexes is None:
+            return
+        offset_index, time_index = self._held_indexes
+        if self.max_timestamp >= 0:
+            time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self._fs.write_file(self._path + INDEX_SUFFIX, offset_index.encode(), sync=False)
+        self._fs.write_file(self._path + TIME_INDEX_SUFFIX, time_index.encode(), sync=False)
+
+    def release(self) -> None:
+        """Hands file and indexes over to the bounded caches; the indexes must have been saved."""
+        if self._held_file is not None:
+            self._caches.files.put(self.log_path, self._held_file)
+            self._held_file = None
+        if self._held_indexes is not None:
+            self._caches.indexes.put(self._path, self._held_indexes, _weight(self._held_indexes))
+            self._held_indexes = None
+
+    def forget_files(self) -> None:
+        """Lets go of the open file and the loaded indexes. Slices that are being sent keep the file for themselves."""
+        self._caches.files.forget(self.log_path)
+        self._caches.indexes.forget(self._path)
+        self._held_file = None
+        self._held_indexes = None
+
+    def remove(self) -> None:
+        self.forget_files()
+        for suffix in SEGMENT_SUFFIXES:
+            try:
+                self._fs.remove_file(self._path + suffix)
+            except FileNotFoundError:
+                continue
+
+    def index_is_full(self, config: LogConfig) -> bool:
+        offset_index, time_index = self.indexes
+        most = config.segment_index_bytes
+        # As in Kafka, the time index keeps its last place free for the entry that closes it.
+        return len(offset_index) >= most // OFFSET_ENTRY_BYTES or len(time_index) >= max(
+            1, most // TIME_ENTRY_BYTES - 1
+        )
+
+    def load_max_timestamp(self) -> None:
+        """Learns the newest timestamp from the entry that closed the time index."""
+        if not self.max_timestamp_known:
+            _, time_index = self.indexes
+            if time_index:
+                self.max_timestamp = time_index.timestamps[-1]
+                self.max_timestamp_offset = self.base_offset + time_index.offsets[-1]
+            self.max_timestamp_known = True
+
+    def note_append(self, batches: list[tuple[int, int, int]], index_interval_bytes: int) -> bool:
+        """Takes in batches that were just written behind each other: (last offset, size, max timestamp) of each.
+
+        True if that made an index longer.
+        """
+        entry_added = False
+        position = self.size
+        self.tail_offset = self._next_offset
+        self.tail_position = position
+        since_entry = self.bytes_since_index_entry
+        for last_offset, size, timestamp in batches:
+            if timestamp > self.max_timestamp:
+                self.max_timestamp = timestamp
+                self.max_timestamp_offset = last_offset
+            if since_entry > index_interval_bytes:
+                offset_index, time_index = self.indexes
+                offset_index.append(last_offset - self.base_offset, position)
+                if self.max_timestamp >= 0:
+                    time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+                since_entry = 0
+                entry_added = True
+            position += size
+            since_entry += size
+        self.bytes_since_index_entry = since_entry
+        self._next_offset = last_offset + 1
+        self.size = position
+        return entry_added
+
+
+def _weight(indexes: tuple[OffsetIndex, TimeIndex]) -> int:
+    return indexes[0].nbytes + indexes[1].nbytes + _INDEX_OVERHEAD_BYTES

@@ -1,0 +1,246 @@
+"""A broker's configuration: from its properties file, `--set` options and environment to typed, checked values.
+
+Owns the precedence of those three (a later one wins) and the errors that a person reads: one line with the place, the
+key and the remedy. Reads no file and no environment itself; the composition root passes their content in.
+
+Invariant: a field's name is its configuration's name with dots as underscores; `listeners`, `advertised_listeners`,
+`log_dirs` and `node_id` are the only fields that more than one name decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, NamedTuple
+
+from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
+from penstock.metadata.config_definition import ConfigError, ConfigValue, definition_of, nearest_name
+from penstock.metadata.config_source import BrokerLayers
+from penstock.metadata.foreign_broker_configs import NAMES_WITHOUT_EFFECT, refusal
+from penstock.metadata.listeners import Listener, parse_listeners, parse_protocol_map
+from penstock.metadata.properties import PropertiesError, parse_properties
+
+ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
+# Variables that the program itself reads, although their names resemble a broker's settings.
+_PROGRAM_VARIABLES: Final = frozenset({"PENSTOCK_LOG_LEVEL"})
+
+
+class _Setting(NamedTuple):
+    name: str
+    text: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Effective values. `layers` keeps what was set as text, for topics to inherit and DescribeConfigs to show."""
+
+    layers: BrokerLayers
+    without_effect: tuple[str, ...]
+
+    node_id: int
+    broker_rack: str | None
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    log_dirs: tuple[str, ...]
+
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_request_partition_size_limit: int
+    queued_max_requests: int
+    request_timeout_ms: int
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+
+    auto_create_topics_enable: bool
+    default_replication_factor: int
+    delete_topic_enable: bool
+    num_partitions: int
+
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    message_max_bytes: int
+    num_replica_fetchers: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
+    replica_socket_receive_buffer_bytes: int
+    replica_socket_timeout_ms: int
+
+    log_cleaner_backoff_ms: int
+    log_cleaner_enable: bool
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_retention_check_interval_ms: int
+
+    producer_id_expiration_ms: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_max_timeout_ms: int
+    transaction_partition_verification_enable: bool
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
+    transactional_id_expiration_ms: int
+
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_compression_codec: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        properties_text: str = "",
+        properties_name: str = "server.properties",
+        overrides: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """Reads the file's text, then `--set` options ("name=value"), then PENSTOCK_* variables; a later one wins."""
+        static: dict[str, str] = {}
+        without_effect: list[str] = []
+        for setting in (
+            *_from_properties(properties_text, properties_name),
+            *_from_overrides(overrides),
+            *_from_environment(environment or {}),
+        ):
+            try:
+                if _check_static(setting.name, setting.text):
+                    static[setting.name] = setting.text
+                elif setting.name not in without_effect:
+                    without_effect.append(setting.name)
+            except ConfigError as error:
+                raise ConfigError(f"{setting.place}: {error}") from None
+        return cls._resolve(BrokerLayers(static=static), tuple(without_effect))
+
+    def with_dynamic(self, *, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> BrokerConfig:
+        """The same static settings under other dynamic ones."""
+        layers = replace(self.layers, cluster_wide=dict(cluster_wide), per_broker=dict(per_broker))
+        return self._resolve(layers, self.without_effect)
+
+    @classmethod
+    def _resolve(cls, layers: BrokerLayers, without_effect: tuple[str, ...]) -> BrokerConfig:
+        _check_together(layers)
+        values: dict[str, Any] = {field: _effective(name, layers) for field, name in _NAMES.items()}
+        values["node_id"] = _node_id(layers)
+        values["log_dirs"] = _effective("log.dirs", layers) or _effective("log.dir", layers)
+        values.update(_listeners(layers))
+        return cls(layers=layers, without_effect=without_effect, **values)
+
+
+_SPECIAL_FIELDS: Final = {"layers", "without_effect", "node_id", "listeners", "advertised_listeners", "log_dirs"}
+_NAMES: Final = {
+    field.name: field.name.replace("_", ".") for field in fields(BrokerConfig) if field.name not in _SPECIAL_FIELDS
+}
+
+
+def _from_properties(text: str, file_name: str) -> Iterator[_Setting]:
+    try:
+        entries = parse_properties(text)
+    except PropertiesError as error:
+        raise ConfigError(f"{file_name}:{error.line_number}: {error.reason}") from None
+    for entry in entries:
+        yield _Setting(entry.key, entry.value, f"{file_name}:{entry.line_number}")
+
+
+def _from_overrides(overrides: Iterable[str]) -> Iterator[_Setting]:
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {override}: a value is missing; write --set name=value")
+        yield _Setting(name.strip(), text, f"--set {override}")
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[_Setting]:
+    for variable in sorted(environment):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _PROGRAM_VARIABLES:
+            continue
+        name = variable[len(ENVIRONMENT_PREFIX) :].lower().replace("_", ".")
+        known = name in BROKER_CONFIGS or name in NAMES_WITHOUT_EFFECT or refusal(name) is not None
+        # The prefix is shared with Penstock's other tools: a variable that resembles no broker setting is theirs,
+        # one that does is a mistake in writing, and saying nothing would leave the user with a default.
+        if known or nearest_name(name, BROKER_CONFIGS) is not None:
+            yield _Setting(name, environment[variable], variable)
+
+
+def _check_static(name: str, text: str) -> bool:
+    """Whether the setting counts. False for Kafka's names without effect here; ConfigError for what must not pass."""
+    if name in NAMES_WITHOUT_EFFECT:
+        return False
+    reason = refusal(name)
+    if reason is not None:
+        raise ConfigError(f"{name} is not supported: {reason}; remove it")
+    definition_of("broker", name, BROKER_CONFIGS).parse(text)
+    return True
+
+
+def _effective(name: str, layers: BrokerLayers) -> ConfigValue:
+    definition = BROKER_CONFIGS[name]
+    text = layers.get(name)
+    return definition.default_value() if text is None else definition.parse(text)
+
+
+def _node_id(layers: BrokerLayers) -> ConfigValue:
+    """`node.id`, or its older name; both may be set only if they agree."""
+    node_id, broker_id = layers.get("node.id"), layers.get("broker.id")
+    if broker_id is None:
+        return _effective("node.id", layers)
+    if node_id is not None and node_id.strip() != broker_id.strip():
+        raise ConfigError(f"node.id ({node_id}) and broker.id ({broker_id}) differ; remove broker.id")
+    return BROKER_CONFIGS["node.id"].parse(broker_id)
+
+
+def _listeners(layers: BrokerLayers) -> dict[str, tuple[Listener, ...]]:
+    protocols = parse_protocol_map(str(_effective("listener.security.protocol.map", layers)))
+    controller_names = _names(_effective("controller.listener.names", layers))
+    listeners = parse_listeners("listeners", _names(_effective("listeners", layers)), protocols, controller_names)
+    if not listeners:
+        raise ConfigError("listeners: no address for clients; write PLAINTEXT://host:port")
+    advertised_texts = _names(_effective("advertised.listeners", layers))
+    advertised = parse_listeners("advertised.listeners", advertised_texts, protocols, controller_names) or listeners
+    missing = {listener.name for listener in advertised} - {listener.name for listener in listeners}
+    if missing:
+        raise ConfigError(f"advertised.listeners: {min(missing)} is not one of the names in listeners; add it there")
+    return {"listeners": listeners, "advertised_listeners": advertised}
+
+
+def _names(value: ConfigValue) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _check_together(layers: BrokerLayers) -> None:
+    """Rules that the table's ranges cannot say."""
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if _effective(name, layers) == 0:
+            raise ConfigError(f"{name}: 0 is not accepted; expected -1 (no limit) or a value of at least 1")
+    roll_ms = _effective("log.roll.ms", layers)
+    if isinstance(roll_ms, int) and roll_ms < 1:
+        raise ConfigError(f"log.roll.ms: {roll_ms} is not accepted; expected a value of at least 1")
+    minimum_lag = _effective("log.cleaner.min.compaction.lag.ms", layers)
+    maximum_lag = _effective("log.cleaner.max.compaction.lag.ms", layers)
+    if isinstance(minimum_lag, int) and isinstance(maximum_lag, int) and minimum_lag > maximum_lag:
+        raise ConfigError(
+            f"log.cleaner.min.compaction.lag.ms ({minimum_lag}) exceeds log.cleaner.max.compaction.lag.ms "
+            f"({maximum_lag}); lower the one or raise the other"
+        )

@@ -1,0 +1,146 @@
+"""Changes of the cluster image as JSON values, the form in which a store keeps them.
+
+Pure and strict: what `decode_change` does not recognise raises ValueError, because a record that was not understood
+must never count as one that said nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from penstock.core.ids import (
+    BrokerId,
+    LeaderEpoch,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicName,
+    uuid_bytes,
+    uuid_text,
+)
+from penstock.metadata.image import (
+    BrokerConfigChanged,
+    Change,
+    PartitionImage,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicImage,
+)
+
+Record = dict[str, Any]
+
+
+def encode_change(change: Change) -> Record:
+    match change:
+        case TopicCreated(topic):
+            return {
+                "type": "topic_created",
+                "name": topic.name,
+                "topic_id": uuid_text(topic.topic_id),
+                "partitions": [_encode_partition(partition) for partition in topic.partitions],
+                "configs": dict(topic.configs),
+            }
+        case TopicDeleted(topic_id):
+            return {"type": "topic_deleted", "topic_id": uuid_text(topic_id)}
+        case PartitionsAdded(topic_id, partitions):
+            return {
+                "type": "partitions_added",
+                "topic_id": uuid_text(topic_id),
+                "partitions": [_encode_partition(partition) for partition in partitions],
+            }
+        case TopicConfigChanged(topic_id, configs):
+            return {"type": "topic_config_changed", "topic_id": uuid_text(topic_id), "configs": dict(configs)}
+        case BrokerConfigChanged(broker_id, configs):
+            return {"type": "broker_config_changed", "broker_id": broker_id, "configs": dict(configs)}
+        case ProducerIdsAllocated(next_producer_id):
+            return {"type": "producer_ids_allocated", "next_producer_id": next_producer_id}
+
+
+def decode_change(record: object) -> Change:
+    """The change that `encode_change` made the record from. Raises ValueError for anything else."""
+    if not isinstance(record, dict):
+        raise ValueError("a change must be an object")
+    kind = record.get("type")
+    try:
+        match kind:
+            case "topic_created":
+                topic = TopicImage(
+                    name=TopicName(_text(record["name"])),
+                    topic_id=_topic_id(record),
+                    partitions=_decode_partitions(record["partitions"]),
+                    configs=_configs(record["configs"]),
+                )
+                return TopicCreated(topic)
+            case "topic_deleted":
+                return TopicDeleted(_topic_id(record))
+            case "partitions_added":
+                return PartitionsAdded(_topic_id(record), _decode_partitions(record["partitions"]))
+            case "topic_config_changed":
+                return TopicConfigChanged(_topic_id(record), _configs(record["configs"]))
+            case "broker_config_changed":
+                broker_id = record["broker_id"]
+                named = None if broker_id is None else BrokerId(_number(broker_id))
+                return BrokerConfigChanged(named, _configs(record["configs"]))
+            case "producer_ids_allocated":
+                return ProducerIdsAllocated(ProducerId(_number(record["next_producer_id"])))
+    except KeyError as error:
+        raise ValueError(f"a change of type {kind!r} lacks {error}") from None
+    raise ValueError(f"a change of the unknown type {kind!r}")
+
+
+def _encode_partition(partition: PartitionImage) -> Record:
+    return {
+        "index": partition.index,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+    }
+
+
+def _decode_partitions(records: object) -> tuple[PartitionImage, ...]:
+    return tuple(
+        PartitionImage(
+            index=PartitionIndex(_number(record["index"])),
+            leader=BrokerId(_number(record["leader"])),
+            leader_epoch=LeaderEpoch(_number(record["leader_epoch"])),
+            replicas=_broker_ids(record["replicas"]),
+            isr=_broker_ids(record["isr"]),
+        )
+        for record in cast("list[Record]", _list_of(dict, records))
+    )
+
+
+def _broker_ids(values: object) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(_number(value)) for value in _list_of(int, values))
+
+
+def _topic_id(record: Record) -> TopicId:
+    return TopicId(uuid_bytes(_text(record["topic_id"])))
+
+
+def _configs(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError("settings must be an object")
+    return {_text(name): _text(text) for name, text in value.items()}
+
+
+def _list_of(kind: type, value: object) -> list[Any]:
+    if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
+        raise ValueError(f"expected a list of {kind.__name__}, not {value!r}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a string, not {value!r}")
+    return value
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"expected an integer, not {value!r}")
+    return value

@@ -1,0 +1,44 @@
+"""Where a setting came from, and the order in which the sources of a broker's settings override each other.
+
+Knows sources and their order; what the names mean is in the tables of definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+
+class ConfigSource(IntEnum):
+    """The numbers are those of DescribeConfigs' `config_source`."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLayers:
+    """What was set for a broker, as text: for itself at run time, for all brokers at run time, at its start.
+
+    The three maps hold only names that somebody set, and only values that were accepted.
+    """
+
+    static: Mapping[str, str] = field(default_factory=dict)
+    cluster_wide: Mapping[str, str] = field(default_factory=dict)
+    per_broker: Mapping[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[ConfigSource, Mapping[str, str]]]:
+        """From the source that wins to the one that yields."""
+        yield ConfigSource.DYNAMIC_BROKER, self.per_broker
+        yield ConfigSource.DYNAMIC_DEFAULT_BROKER, self.cluster_wide
+        yield ConfigSource.STATIC_BROKER, self.static
+
+    def get(self, name: str) -> str | None:
+        for _, values in self:
+            if name in values:
+                return values[name]
+        return None

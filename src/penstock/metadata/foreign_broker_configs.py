@@ -1,0 +1,87 @@
+"""Kafka's broker configuration names that Penstock does not have, so that a Kafka properties file can be read honestly.
+
+Two kinds. The ones without effect tune machinery that is not here (thread pools, purgatories, KRaft's quorum, JMX):
+they are accepted, and `BrokerConfig.without_effect` lists them for the log. The refused ones would change what users
+rely on (encryption, authentication, policies, tiered storage): a broker must not start as if it obeyed them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_WITHOUT_EFFECT: Final = """
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+    auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
+    controlled.shutdown.enable controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+    controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
+    controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
+    controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
+    controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
+    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
+    delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
+    group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
+    group.consumer.min.assignment.interval.ms group.coordinator.append.linger.ms
+    group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.coordinator.threads
+    group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
+    group.share.heartbeat.interval.ms group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
+    group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
+    group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
+    group.share.max.size group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
+    group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
+    group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
+    group.share.partition.max.record.locks group.share.record.lock.duration.ms group.share.session.timeout.ms
+    group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
+    group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
+    group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
+    group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
+    group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
+    group.streams.session.timeout.ms initial.broker.registration.timeout.ms kafka.metrics.polling.interval.secs
+    kafka.metrics.reporters leader.imbalance.check.interval.seconds log.cleaner.dedupe.buffer.size
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
+    log.cleaner.threads log.dir.failure.timeout.ms metadata.log.dir metadata.log.max.record.bytes.between.snapshots
+    metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms
+    metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms metric.reporters
+    metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads num.network.threads
+    num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads producer.purgatory.purge.interval.requests
+    queued.max.request.bytes quota.window.num quota.window.size.seconds replication.quota.window.num
+    replication.quota.window.size.seconds share.coordinator.append.linger.ms
+    share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
+    share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+    share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
+    share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
+    share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms telemetry.max.bytes
+    transaction.state.log.load.buffer.size
+"""
+NAMES_WITHOUT_EFFECT: Final = frozenset(_WITHOUT_EFFECT.split())
+
+# Prefixes, each with the reason that the user reads.
+REFUSED_PREFIXES: Final[dict[str, str]] = {
+    "alter.config.policy.": "policy classes are Java classes",
+    "authorizer.": "this broker has no authorizer",
+    "client.quota.callback.": "quota callbacks are Java classes",
+    "config.providers": "configuration providers are Java classes",
+    "connection.failed.authentication.": "this broker has no authentication",
+    "connections.max.reauth.": "this broker has no authentication",
+    "cordoned.log.dirs": "log directories cannot be cordoned",
+    "create.topic.policy.": "policy classes are Java classes",
+    "delegation.token.": "this broker has no delegation tokens",
+    "early.start.listeners": "all listeners start together",
+    "follower.fetch.last.tiered.": "this broker has no tiered storage",
+    "listener.name.": "settings cannot differ between listeners",
+    "max.connection.creation.rate": "the rate of new connections is not limited",
+    "max.connections.per.ip.overrides": "max.connections.per.ip is the same for every address",
+    "principal.builder.": "principal builders are Java classes",
+    "remote.": "this broker has no tiered storage",
+    "sasl.": "this broker has no SASL",
+    "security.providers": "security providers are Java classes",
+    "ssl.": "this broker has no TLS",
+}
+
+
+def refusal(name: str) -> str | None:
+    """Why a name is refused, or None if it is not."""
+    for prefix, reason in REFUSED_PREFIXES.items():
+        if name.startswith(prefix):
+            return reason
+    return None

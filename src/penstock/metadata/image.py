@@ -1,0 +1,208 @@
+"""The cluster as this broker knows it: brokers, topics, partitions, settings. The one answer to "what is there?".
+
+The values (`PartitionImage`, `TopicImage`, `BrokerImage`) are immutable. `ClusterImage` is not: it has one owner, the
+store that opened it, and `apply` changes it in place, so that a change costs what it touches and not what exists.
+Everyone else reads, and compares `version` to learn whether anything changed since they last looked.
+
+Knows nothing of how changes are decided (`topics.py`, `config_changes.py`) or kept (`store_local.py`).
+
+Invariants:
+- `topics` and `topics_by_id` hold the same `TopicImage` objects, and no two names collide (`collision_key`).
+- `partitions[i].index == i`; partitions are only ever added, at the end.
+- `next_producer_id` never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A broker that is up, and the address that clients reach it by."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    index: PartitionIndex
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """`configs` holds the topic's own settings only, as text; `topic_config.py` knows what they amount to."""
+
+    name: TopicName
+    topic_id: TopicId
+    partitions: tuple[PartitionImage, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    topic: TopicImage
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """The new partitions only; they follow the ones that the topic has."""
+
+    topic_id: TopicId
+    partitions: tuple[PartitionImage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigChanged:
+    """All settings that the topic has from now on, not only the changed ones."""
+
+    topic_id: TopicId
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigChanged:
+    """All dynamic settings of one broker, or with None those that hold for every broker, from now on."""
+
+    broker_id: BrokerId | None
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAllocated:
+    """Every producer id below `next_producer_id` may have been given to somebody."""
+
+    next_producer_id: ProducerId
+
+
+Change = TopicCreated | TopicDeleted | PartitionsAdded | TopicConfigChanged | BrokerConfigChanged | ProducerIdsAllocated
+
+
+class InvalidChange(Exception):
+    """A change that does not fit the image. From a store this means damage; from a decision, a bug."""
+
+
+def collision_key(name: str) -> str:
+    """Names with one key would share a metric's name in Kafka's tools, which write dots as underscores."""
+    return name.replace(".", "_")
+
+
+class ClusterImage:
+    """See the module's docstring: one owner changes it, everybody reads it."""
+
+    __slots__ = (
+        "_names_by_collision_key",
+        "brokers",
+        "cluster_id",
+        "dynamic_broker_configs",
+        "next_producer_id",
+        "topics",
+        "topics_by_id",
+        "version",
+    )
+
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.brokers: dict[BrokerId, BrokerImage] = {}
+        self.topics: dict[TopicName, TopicImage] = {}
+        self.topics_by_id: dict[TopicId, TopicImage] = {}
+        self.dynamic_broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
+        self.next_producer_id = ProducerId(0)
+        self.version = 0
+        self._names_by_collision_key: dict[str, TopicName] = {}
+
+    @property
+    def controller_id(self) -> BrokerId:
+        """The broker that administrative requests should go to: until there are several, the lowest id."""
+        return min(self.brokers, default=BrokerId(-1))
+
+    def register_broker(self, broker: BrokerImage) -> None:
+        """Brokers are known while they are up, and are no part of what a store keeps."""
+        self.brokers[broker.broker_id] = broker
+        self.version += 1
+
+    def dynamic_configs_of(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        return self.dynamic_broker_configs.get(broker_id, {})
+
+    def colliding_topic(self, name: TopicName) -> TopicName | None:
+        """The existing topic whose name differs from `name` in dots and underscores only."""
+        return self._names_by_collision_key.get(collision_key(name))
+
+    def apply(self, change: Change) -> None:
+        """Makes the change, or raises InvalidChange and leaves everything as it was."""
+        match change:
+            case TopicCreated(topic):
+                self._create(topic)
+            case TopicDeleted(topic_id):
+                self._delete(self._topic(topic_id))
+            case PartitionsAdded(topic_id, partitions):
+                topic = self._topic(topic_id)
+                self._check_indexes(len(topic.partitions), partitions)
+                self._replace(replace(topic, partitions=topic.partitions + partitions))
+            case TopicConfigChanged(topic_id, configs):
+                self._replace(replace(self._topic(topic_id), configs=dict(configs)))
+            case BrokerConfigChanged(broker_id, configs):
+                self._configure_broker(broker_id, configs)
+            case ProducerIdsAllocated(next_producer_id):
+                if next_producer_id < self.next_producer_id:
+                    raise InvalidChange(f"producer ids would go back to {next_producer_id}")
+                self.next_producer_id = next_producer_id
+        self.version += 1
+
+    def live_changes(self) -> list[Change]:
+        """The changes that lead from an empty image to this one, brokers aside."""
+        changes: list[Change] = [TopicCreated(topic) for topic in self.topics.values()]
+        changes.extend(
+            BrokerConfigChanged(broker_id, configs) for broker_id, configs in self.dynamic_broker_configs.items()
+        )
+        if self.next_producer_id:
+            changes.append(ProducerIdsAllocated(self.next_producer_id))
+        return changes
+
+    def _topic(self, topic_id: TopicId) -> TopicImage:
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            raise InvalidChange(f"there is no topic with the id {topic_id.hex()}")
+        return topic
+
+    def _create(self, topic: TopicImage) -> None:
+        if self.colliding_topic(topic.name) is not None or topic.topic_id in self.topics_by_id:
+            raise InvalidChange(f"the topic {topic.name} exists already, or another one that it collides with")
+        self._check_indexes(0, topic.partitions)
+        self._replace(topic)
+        self._names_by_collision_key[collision_key(topic.name)] = topic.name
+
+    def _delete(self, topic: TopicImage) -> None:
+        del self.topics[topic.name]
+        del self.topics_by_id[topic.topic_id]
+        del self._names_by_collision_key[collision_key(topic.name)]
+
+    def _replace(self, topic: TopicImage) -> None:
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+
+    def _configure_broker(self, broker_id: BrokerId | None, configs: Mapping[str, str]) -> None:
+        if configs:
+            self.dynamic_broker_configs[broker_id] = dict(configs)
+        else:
+            self.dynamic_broker_configs.pop(broker_id, None)
+
+    @staticmethod
+    def _check_indexes(first: int, partitions: tuple[PartitionImage, ...]) -> None:
+        if [partition.index for partition in partitions] != list(range(first, first + len(partitions))):
+            raise InvalidChange(f"partition numbers do not continue from {first}")

@@ -1,0 +1,69 @@
+"""Listener addresses: `NAME://host:port`, as `listeners` and `advertised.listeners` write them.
+
+Knows the text of an address and which names are offered; opening sockets is the broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.metadata.config_definition import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address. An empty host means every interface; port 0 lets the system choose."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listener(key: str, text: str) -> Listener:
+    name, separator, address = text.partition("://")
+    host, colon, port_text = address.rpartition(":")
+    port_is_number = port_text.isascii() and port_text.isdigit() and len(port_text) <= 5
+    if not (separator and name and colon and port_is_number and int(port_text) <= 65535):
+        raise ConfigError(f"{key}: {text!r} is not an address; write it as PLAINTEXT://host:port")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    return Listener(name.upper(), host, int(port_text))
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """`listener.security.protocol.map`: listener names to security protocols."""
+    protocols: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = entry.partition(":")
+        if not colon or not name or not protocol:
+            raise ConfigError(f"listener.security.protocol.map: {entry!r} is not a NAME:PROTOCOL pair")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def parse_listeners(
+    key: str, addresses: Sequence[str], protocols: Mapping[str, str], controller_names: Sequence[str]
+) -> tuple[Listener, ...]:
+    """The addresses that this broker serves. Those of Kafka's controllers are left out, and only PLAINTEXT passes."""
+    controllers = {name.upper() for name in controller_names}
+    listeners: list[Listener] = []
+    for address in addresses:
+        listener = parse_listener(key, address)
+        if listener.name in controllers:
+            continue
+        protocol = protocols.get(listener.name)
+        if protocol is None:
+            raise ConfigError(
+                f"{key}: the listener name {listener.name} has no protocol; add it to listener.security.protocol.map"
+            )
+        if protocol != "PLAINTEXT":
+            raise ConfigError(f"{key}: {address!r} wants {protocol}, and this broker only offers PLAINTEXT")
+        if any(other.name == listener.name for other in listeners):
+            raise ConfigError(f"{key}: the listener name {listener.name} is used twice; give each its own name")
+        listeners.append(listener)
+    return tuple(listeners)

@@ -1,0 +1,351 @@
+"""The metadata of a one-node cluster, kept in its own data directory.
+
+Two files. `meta.properties` is Kafka's: who this node and cluster are. `metadata.journal` holds every change to the
+cluster image, one line each (`journal_lines.py`), fsynced before the change is applied and acknowledged; when it has
+grown well past the size of what is alive, it is replaced by a fresh one through an atomic rename.
+
+This is the only file of the package that touches a disk. It knows nothing of logs or requests.
+
+Invariants:
+- The image holds exactly the changes that are on disk. A change that could not be written is not applied, and what was
+  written of it is cut off again.
+- A producer id is handed out only after a journal line covers it, so none is handed out twice, whatever crashes.
+- Only one process at a time has the directory: it is locked for as long as the store is open.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.core.ids import BrokerId, ProducerId, TopicId, uuid_text
+from penstock.metadata.change_records import decode_change, encode_change
+from penstock.metadata.image import Change, ClusterImage, InvalidChange, ProducerIdsAllocated
+from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
+from penstock.metadata.properties import PropertiesError, format_properties, parse_properties
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+META_PROPERTIES: Final = "meta.properties"
+JOURNAL: Final = "metadata.journal"
+JOURNAL_FORMAT: Final = 1
+PRODUCER_ID_BLOCK: Final = 1000
+COMPACTION_BYTES_MIN: Final = 64 * 1024
+COMPACTION_GROWTH: Final = 4
+
+
+class StoreError(Exception):
+    """The directory cannot be used. The message is one line that names the file and the remedy."""
+
+
+class LocalStore:
+    """Opened with `LocalStore.open`; owns the cluster image and is the only one to change it."""
+
+    def __init__(self, directory: Path, directory_fd: int, journal_fd: int, header: dict[str, Any]) -> None:
+        self._directory = directory
+        self._directory_fd = directory_fd
+        self._journal_fd = journal_fd
+        self._header = header
+        self._size = 0
+        self._compact_at = COMPACTION_BYTES_MIN
+        self._failure: str | None = None
+        self._next_producer_id = ProducerId(0)
+        self.image = ClusterImage(header["cluster_id"])
+
+    @classmethod
+    def open(cls, directory: Path, *, node_id: int, cluster_id: str | None = None) -> LocalStore:
+        """Opens or creates the directory's metadata. Raises StoreError for what a person has to put right."""
+        directory_fd = _lock_directory(directory)
+        try:
+            identity = _read_meta_properties(directory / META_PROPERTIES)
+            journal_path = directory / JOURNAL
+            if not journal_path.exists():
+                if identity:
+                    raise StoreError(
+                        f"{journal_path} is missing although {META_PROPERTIES} is there; "
+                        "restore it from a backup, or use another data directory"
+                    )
+                header = _new_header(node_id, cluster_id)
+                _replace_file(journal_path, encode_line(header), directory_fd)
+            return cls._open_journal(directory, directory_fd, identity, node_id, cluster_id)
+        except OSError as error:
+            os.close(directory_fd)
+            raise _unusable(directory, error) from error
+        except BaseException:
+            os.close(directory_fd)
+            raise
+
+    @classmethod
+    def _open_journal(
+        cls, directory: Path, directory_fd: int, identity: dict[str, str], node_id: int, cluster_id: str | None
+    ) -> LocalStore:
+        path = directory / JOURNAL
+        journal_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            content = path.read_bytes()
+            try:
+                values, valid_bytes = decode_lines(content)
+                header = _checked_header(path, values)
+                _check_identity(directory, header, identity, node_id, cluster_id)
+                if not identity:
+                    _write_meta_properties(directory, header, directory_fd)
+                store = cls(directory, directory_fd, journal_fd, header)
+                store._replay(values)
+            except JournalDamage as damage:
+                raise StoreError(
+                    f"{path}:{damage.line_number}: the line {damage.reason}; restore the file from a backup"
+                ) from None
+            if valid_bytes < len(content):
+                os.ftruncate(journal_fd, valid_bytes)
+                os.fsync(journal_fd)
+            store._size = valid_bytes
+            store._compact_if_grown()
+        except BaseException:
+            os.close(journal_fd)
+            raise
+        return store
+
+    @property
+    def node_id(self) -> BrokerId:
+        return BrokerId(self._header["node_id"])
+
+    @property
+    def cluster_id(self) -> str:
+        return self.image.cluster_id
+
+    def new_topic_id(self) -> TopicId:
+        return TopicId(_random_uuid())
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Makes the changes durable and applies them: all of them, or none and a BrokerError."""
+        if not changes:
+            return
+        size_before = self._size
+        self._append(encode_line([encode_change(change) for change in changes]))
+        try:
+            for change in changes:
+                self.image.apply(change)
+        except InvalidChange as error:
+            # A bug in whoever decided the change. The journal must not keep what cannot be replayed, and an image
+            # that took half of the changes must not grow any further.
+            self._failure = f"The metadata was given a change that does not fit: {error}"
+            self._cut_back(size_before)
+            raise
+        self._compact_if_grown()
+
+    def allocate_producer_id(self) -> ProducerId:
+        """A producer id that nobody ever had. Every thousandth call writes to the disk, and may raise BrokerError."""
+        if self._next_producer_id == self.image.next_producer_id:
+            self.commit([ProducerIdsAllocated(ProducerId(self._next_producer_id + PRODUCER_ID_BLOCK))])
+        allocated = self._next_producer_id
+        self._next_producer_id = ProducerId(allocated + 1)
+        return allocated
+
+    def close(self) -> None:
+        os.close(self._journal_fd)
+        os.close(self._directory_fd)
+
+    def _replay(self, values: list[Any]) -> None:
+        for line_number, changes in enumerate(values[1:], start=2):
+            if not isinstance(changes, list):
+                raise JournalDamage(line_number, "is not a list of changes")
+            try:
+                for change in changes:
+                    self.image.apply(decode_change(change))
+            except (ValueError, InvalidChange) as error:
+                raise JournalDamage(line_number, f"cannot be applied ({error})") from None
+        # What was left of the last block may have been handed out before a crash.
+        self._next_producer_id = self.image.next_producer_id
+
+    def _append(self, line: bytes) -> None:
+        if self._failure is not None:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._failure}; restart the broker.")
+        try:
+            _write_all(self._journal_fd, line, self._size)
+        except OSError as error:
+            self._cut_back(self._size)
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata journal cannot be written: {error.strerror}."
+            ) from error
+        try:
+            os.fsync(self._journal_fd)
+        except OSError as error:
+            # After a failed fsync the system may have dropped the pages and report success the next time, so
+            # only reading the file again tells what it holds.
+            self._failure = f"The metadata journal could not be flushed to disk: {error.strerror}"
+            self._cut_back(self._size)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._failure}; restart the broker.") from error
+        self._size += len(line)
+
+    def _cut_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._journal_fd, size)
+            os.fsync(self._journal_fd)
+            self._size = size
+        except OSError as error:
+            self._failure = f"The metadata journal could not be cut back: {error.strerror}"
+
+    def _compact_if_grown(self) -> None:
+        if self._size <= self._compact_at:
+            return
+        lines = [encode_line(self._header)]
+        lines.extend(encode_line([encode_change(change)]) for change in self.image.live_changes())
+        snapshot = b"".join(lines)
+        if self._size > COMPACTION_GROWTH * len(snapshot):
+            try:
+                fresh_fd = _put_in_place(self._directory / JOURNAL, snapshot)
+            except OSError:
+                # The journal that is there still holds everything; a full disk is tried again when it has doubled.
+                self._compact_at = self._size * 2
+                return
+            os.close(self._journal_fd)
+            self._journal_fd = fresh_fd
+            self._size = len(snapshot)
+            try:
+                os.fsync(self._directory_fd)
+            except OSError as error:
+                # Until the rename is known to be on disk, a crash may bring the old file back: nothing may be
+                # acknowledged that only the new one holds.
+                self._failure = f"The data directory could not be flushed to disk: {error.strerror}"
+        self._compact_at = max(COMPACTION_BYTES_MIN, COMPACTION_GROWTH * len(snapshot))
+
+
+def _lock_directory(directory: Path) -> int:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unusable(directory, error) from error
+    try:
+        fcntl.flock(directory_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(directory_fd)
+        raise StoreError(
+            f"{directory} is in use by another broker; stop that one, or use another data directory"
+        ) from None
+    return directory_fd
+
+
+def _unusable(directory: Path, error: OSError) -> StoreError:
+    place = error.filename or directory
+    return StoreError(f"{place}: {error.strerror}; check the data directory's permissions and free space")
+
+
+def _new_header(node_id: int, cluster_id: str | None) -> dict[str, Any]:
+    return {
+        "format": JOURNAL_FORMAT,
+        "cluster_id": cluster_id or uuid_text(_random_uuid()),
+        "node_id": node_id,
+        "directory_id": uuid_text(_random_uuid()),
+    }
+
+
+def _checked_header(path: Path, values: list[Any]) -> dict[str, Any]:
+    """The first line. It was on disk before the file got its name, so that a crash cannot have torn it."""
+    header = values[0] if values else None
+    if not isinstance(header, dict) or not isinstance(header.get("format"), int):
+        raise JournalDamage(1, "is not the header of a metadata journal")
+    if header["format"] > JOURNAL_FORMAT:
+        raise StoreError(f"{path}: written by a newer Penstock (format {header['format']}); upgrade this one")
+    well_formed = (
+        isinstance(header.get("cluster_id"), str)
+        and isinstance(header.get("node_id"), int)
+        and isinstance(header.get("directory_id"), str)
+    )
+    if not well_formed:
+        raise JournalDamage(1, "is not a complete header")
+    return header
+
+
+def _check_identity(
+    directory: Path, header: dict[str, Any], identity: dict[str, str], node_id: int, cluster_id: str | None
+) -> None:
+    if header["node_id"] != node_id:
+        raise StoreError(
+            f"{directory} belongs to node {header['node_id']}, not to node {node_id}; "
+            f"set node.id={header['node_id']}, or use another data directory"
+        )
+    if cluster_id is not None and header["cluster_id"] != cluster_id:
+        raise StoreError(
+            f"{directory} belongs to the cluster {header['cluster_id']}, not to {cluster_id}; "
+            "use another data directory"
+        )
+    for key, field in (("cluster.id", "cluster_id"), ("node.id", "node_id")):
+        if key in identity and identity[key] != str(header[field]):
+            raise StoreError(
+                f"{directory / META_PROPERTIES}: {key} is {identity[key]}, but {JOURNAL} says {header[field]}; "
+                "restore both files from the same backup"
+            )
+
+
+def _read_meta_properties(path: Path) -> dict[str, str]:
+    """The file's values; empty if there is none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError:
+        raise StoreError(f"{path}: not a text file; restore it from a backup") from None
+    try:
+        identity = {entry.key: entry.value for entry in parse_properties(text)}
+    except PropertiesError as error:
+        raise StoreError(f"{path}:{error.line_number}: {error.reason}; restore the file from a backup") from None
+    if identity.get("version") != "1":
+        raise StoreError(f"{path}: version={identity.get('version', '')} is not supported; expected version=1")
+    return identity
+
+
+def _write_meta_properties(directory: Path, header: dict[str, Any], directory_fd: int) -> None:
+    text = format_properties(
+        {
+            "cluster.id": header["cluster_id"],
+            "directory.id": header["directory_id"],
+            "node.id": str(header["node_id"]),
+            "version": "1",
+        }
+    )
+    _replace_file(directory / META_PROPERTIES, text.encode("utf-8"), directory_fd)
+
+
+def _replace_file(path: Path, content: bytes, directory_fd: int) -> None:
+    os.close(_put_in_place(path, content))
+    os.fsync(directory_fd)
+
+
+def _put_in_place(path: Path, content: bytes) -> int:
+    """Puts a whole file in place and returns its descriptor, or leaves what was there and raises OSError.
+
+    The rename is atomic, but on disk only once the directory has been flushed, which is the caller's.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        _write_all(fd, content, 0)
+        os.fsync(fd)
+        os.rename(temporary, path)
+    except BaseException:
+        os.close(fd)
+        temporary.unlink(missing_ok=True)
+        raise
+    return fd
+
+
+def _write_all(fd: int, content: bytes, position: int) -> None:
+    """pwrite until everything is written: on a nearly full disk a write may stop half way without an error."""
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(fd, view, position)
+        view = view[written:]
+        position += written
+
+
+def _random_uuid() -> bytes:
+    """A version 4 UUID whose text does not begin with '-', which command lines would take for an option."""
+    while True:
+        raw = bytearray(os.urandom(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if not uuid_text(bytes(raw)).startswith("-"):
+            return bytes(raw)
