@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY, Route
-from penstock.broker.sender import SENDFILE_BYTES_MIN, Sender
+from penstock.broker.sender import SENDFILE_BYTES_MIN, Sender, is_memory
 from penstock.core import limits
 from penstock.core.errors import ProtocolError
 from penstock.protocol.error_codes import ErrorCode
@@ -223,11 +223,11 @@ class Connection(asyncio.BufferedProtocol):
 def _joined(chunks: list[Any]) -> list[Any]:
     """Neighbouring pieces of memory become one, and slices too small to be worth a sendfile become memory."""
     if len(chunks) == 1:
-        return chunks if _is_memory(chunks[0]) or len(chunks[0]) >= SENDFILE_BYTES_MIN else [chunks[0].read()]
+        return chunks if is_memory(chunks[0]) or len(chunks[0]) >= SENDFILE_BYTES_MIN else [chunks[0].read()]
     joined: list[Any] = []
     memory: list[Any] = []
     for chunk in chunks:
-        if _is_memory(chunk):
+        if is_memory(chunk):
             memory.append(chunk)
         elif len(chunk) < SENDFILE_BYTES_MIN:
             memory.append(chunk.read())
@@ -239,7 +239,3 @@ def _joined(chunks: list[Any]) -> list[Any]:
     if memory:
         joined.append(b"".join(memory))
     return joined
-
-
-def _is_memory(chunk: Any) -> bool:
-    return isinstance(chunk, bytes | bytearray | memoryview)

@@ -35,7 +35,7 @@ from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.config_definition import ConfigError
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.listeners import Listener
-from penstock.metadata.store_local import LocalStore, StoreError
+from penstock.metadata.store_local import LocalStore, StoreError, StoreInUse
 from penstock.metadata.topic_config import TopicConfig
 
 logger = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ def _open_node(
             report_damage=_report_damage,
         )
         return Node(config, store, log_directory, loop, on_fatal)
-    except LogDirectoryInUse as error:
+    except (StoreInUse, LogDirectoryInUse) as error:
         raise StartError(ExitCode.DATA_DIR_IN_USE, str(error)) from None
     except StoreError as error:
         raise StartError(ExitCode.DATA_DIR_UNUSABLE, str(error)) from None

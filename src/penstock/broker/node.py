@@ -121,7 +121,20 @@ class Node:
     def commit(self, changes: Iterable[Change]) -> None:
         """Makes the changes durable and carries them out; a BrokerError means that nothing was changed."""
         changes = list(changes)
-        self.store.commit(changes)
+        made: list[tuple[str, int]] = []
+        try:
+            # Before the promise: a disk that has no room for a topic's directories must not have the topic.
+            for change in changes:
+                self._make_logs(change, made)
+            self.store.commit(changes)
+        except BrokerError:
+            self._unmake_logs(made)
+            raise
+        except OSError as error:
+            self._unmake_logs(made)
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot write to its disk: {error.strerror}."
+            ) from error
         for change in changes:
             self._carry_out(change)
 
@@ -161,6 +174,27 @@ class Node:
             case ProducerIdsAllocated():
                 pass
 
+    def _make_logs(self, change: Change, made: list[tuple[str, int]]) -> None:
+        match change:
+            case TopicCreated(topic):
+                partitions = topic.partitions
+            case PartitionsAdded(topic_id, partitions):
+                topic = self.image.topics_by_id[topic_id]
+            case _:
+                return
+        settings = log_config(self._topic_config(topic), self.config)
+        for partition in partitions:
+            self.log_directory.create(topic.name, partition.index, topic.topic_id, settings, self.now_ms())
+            made.append((topic.name, partition.index))
+
+    def _unmake_logs(self, made: list[tuple[str, int]]) -> None:
+        for name, index in made:
+            self._remove_later(self.log_directory.delete(name, index, uuid.uuid4().hex))
+
+    def _remove_later(self, path: str) -> None:
+        """Removing files takes long for a large topic, and nobody waits for it; what is left the next start removes."""
+        self.loop.run_in_executor(None, self.log_directory.remove_deleted, path)
+
     def _use_dynamic_config(self) -> None:
         self.config = self._static_config.with_dynamic(
             cluster_wide=self.image.dynamic_configs_of(None), per_broker=self.image.dynamic_configs_of(self.broker_id)
@@ -197,8 +231,7 @@ class Node:
             for partition in topic.partitions:
                 abandoned = self.log_directory.delete(topic.name, partition.index, uuid.uuid4().hex)
                 partition.wake_all()
-                # Removing files takes long for a large topic, and nobody waits for it.
-                self.loop.run_in_executor(None, self.log_directory.remove_deleted, abandoned)
+                self._remove_later(abandoned)
 
     def _log_directory_failed(self, error: OSError) -> None:
         self._on_fatal(

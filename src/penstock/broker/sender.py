@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from penstock.log.reader import LogSlice
 
 # Below this a read into memory and one joint send is cheaper than a system call of its own for the slice.
@@ -25,6 +27,14 @@ SENDFILE_BYTES_MIN: Final = 16 * 1024
 SENDFILE_BYTES_MAX: Final = 1 << 20
 # Linux waits for the records before it sends the header alone; elsewhere there is no such flag.
 _MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
+
+
+Memory = bytes | bytearray | memoryview
+_MEMORY_TYPES: Final = (bytearray, bytes, memoryview)
+
+
+def is_memory(chunk: Memory | LogSlice) -> TypeIs[Memory]:
+    return isinstance(chunk, _MEMORY_TYPES)
 
 
 class Sender:
@@ -56,22 +66,22 @@ class Sender:
         self._loop = loop
         self._on_drained = on_drained
         self._on_lost = on_lost
-        self._queue: deque[bytes | bytearray | memoryview | LogSlice] = deque()
+        self._queue: deque[Memory | LogSlice] = deque()
         self._sent = 0  # of the queue's first element
         self._waiting = False
         self._closed = False
         self.queued_bytes = 0  # of memory; slices of files hold none
 
-    def send(self, chunks: list[bytes | bytearray | LogSlice]) -> None:
+    def send(self, chunks: list[Memory | LogSlice]) -> None:
         """Sends what the socket takes now and keeps the rest. Slices too small for sendfile must have been read."""
         if self._closed:
             return
-        if not self._queue and len(chunks) == 1 and isinstance(chunks[0], bytes | bytearray):
+        if not self._queue and len(chunks) == 1 and is_memory(chunks[0]):
             self._send_now(chunks[0])
             return
         for chunk in chunks:
             self._queue.append(chunk)
-            if isinstance(chunk, bytes | bytearray):
+            if is_memory(chunk):
                 self.queued_bytes += len(chunk)
         if not self._waiting:
             self._pump()
@@ -91,7 +101,7 @@ class Sender:
         self._queue.clear()
         self.queued_bytes = 0
 
-    def _send_now(self, data: bytes | bytearray) -> None:
+    def _send_now(self, data: Memory) -> None:
         """The usual case: an idle connection and one small response."""
         try:
             sent = self._socket.send(data)
@@ -112,16 +122,13 @@ class Sender:
         try:
             while queue:
                 first = queue[0]
-                if isinstance(first, bytes | bytearray | memoryview):
-                    moved = self._send_memory(first)
-                else:
-                    moved = self._send_file(first)
+                moved = self._send_memory(first) if is_memory(first) else self._send_file(first)
                 self._sent += moved
                 if self._sent < len(first):
                     continue
                 queue.popleft()
                 self._sent = 0
-                if isinstance(first, bytes | bytearray | memoryview):
+                if is_memory(first):
                     self.queued_bytes -= len(first)
         except BlockingIOError:
             self._wait_for_room()
@@ -134,7 +141,7 @@ class Sender:
             self._waiting = False
         self._on_drained()
 
-    def _send_memory(self, chunk: bytes | bytearray | memoryview) -> int:
+    def _send_memory(self, chunk: Memory) -> int:
         more = _MSG_MORE if len(self._queue) > 1 else 0
         return self._socket.send(memoryview(chunk)[self._sent :] if self._sent else chunk, more)
 

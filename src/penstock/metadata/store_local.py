@@ -40,6 +40,10 @@ class StoreError(Exception):
     """The directory cannot be used. The message is one line that names the file and the remedy."""
 
 
+class StoreInUse(StoreError):
+    """Another process has the directory."""
+
+
 class LocalStore:
     """Opened with `LocalStore.open`; owns the cluster image and is the only one to change it."""
 
@@ -222,7 +226,7 @@ def _lock_directory(directory: Path) -> int:
         fcntl.flock(directory_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(directory_fd)
-        raise StoreError(
+        raise StoreInUse(
             f"{directory} is in use by another broker; stop that one, or use another data directory"
         ) from None
     return directory_fd

@@ -6,6 +6,7 @@ one. Topics and partitions that do not exist are left out, as Kafka does. Versio
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     node = context.node
-    result = DescribeLogDirsResult(log_dir=str(node.log_directory.path))
+    result = DescribeLogDirsResult(log_dir=os.path.abspath(node.log_directory.path))
     try:
         disk = shutil.disk_usage(node.log_directory.path)
         result.total_bytes, result.usable_bytes = disk.total, disk.free

@@ -32,7 +32,9 @@ ACKS_LEADER: Final = 1
 TOPIC_IDS_SINCE: Final = 13
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> Deferred | None:
+def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Deferred | None:
+    if not ACKS_ALL <= request.acks <= ACKS_LEADER:
+        return _refused(request)
     pending = PendingProduce(request.acks, context)
     for topic in request.topic_data:
         pending.stage_topic(topic)
@@ -40,10 +42,32 @@ def handle(request: ProduceRequest, context: RequestContext) -> Deferred | None:
     return None if request.acks == ACKS_NONE else pending
 
 
+def _refused(request: ProduceRequest) -> ProduceResponse:
+    text = f"acks is 0, 1 or -1 (all), not {request.acks}."
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index,
+                        error_code=ErrorCode.INVALID_REQUIRED_ACKS,
+                        base_offset=-1,
+                        error_message=text,
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
 class PendingProduce(Deferred):
     """A produce request between its staging and its acknowledgement."""
 
-    __slots__ = ("_acks", "_appends", "_context", "_error_text", "_flushes", "_topics")
+    __slots__ = ("_acks", "_appends", "_context", "_error_text", "_flushes", "_now_ms", "_topics")
 
     def __init__(self, acks: int, context: RequestContext) -> None:
         super().__init__()
@@ -52,6 +76,7 @@ class PendingProduce(Deferred):
         self._topics: list[TopicProduceResponse] = []
         self._appends: list[tuple[Partition, Append, PartitionProduceResponse]] = []
         self._flushes = 0
+        self._now_ms = context.node.now_ms()
         self._error_text: str | None = None
 
     def stage_topic(self, topic: TopicProduceData) -> None:
@@ -79,15 +104,13 @@ class PendingProduce(Deferred):
     ) -> None:
         context = self._context
         node = context.node
-        if not ACKS_ALL <= self._acks <= ACKS_LEADER:
-            raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1 (all), not {self._acks}.")
         if context.api_version >= TOPIC_IDS_SINCE:
             partition = node.topics.partition_by_id(topic.topic_id, index)
         else:
             partition = node.topics.partition(topic.name, index)
         if self._acks == ACKS_ALL:
             node.check_in_sync_replicas(partition)
-        append = partition.stage(records, context.api_version, node.now_ms())
+        append = partition.stage(records, context.api_version, self._now_ms)
         node.appends.add(partition)
         self._appends.append((partition, append, response))
 

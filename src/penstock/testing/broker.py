@@ -1,0 +1,131 @@
+"""A real broker for a test: its own process, a free port, a temporary directory.
+
+Owns the directory and the order of starts and stops; the process is `client/broker_process.py`. It must never reach
+into the broker: a test sees what every Kafka client sees.
+
+Invariants: port and data survive `stop`, `kill` and `start`; a context that is left leaves no process and no temporary
+directory behind; the process ends when this one does, however that happens.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from penstock.client.addresses import host_port_text
+from penstock.client.broker_process import BrokerProcess, BrokerProcessError, WithParent
+
+_HOST: Final = "127.0.0.1"
+
+
+class Broker:
+    """`config` holds broker settings by Kafka's names. A `data_dir` that is given is kept; a temporary one is not.
+
+    with Broker(config={"num.partitions": "3"}) as broker:
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, str] | None = None,
+        data_dir: Path | str | None = None,
+        start_timeout_s: float = 30.0,
+    ) -> None:
+        self.config = dict(config or {})
+        self._owns_data_dir = data_dir is None
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._start_timeout_s = start_timeout_s
+        self._port = 0
+        self._process: BrokerProcess | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address for clients; stays the same over restarts."""
+        if self._port == 0:
+            raise RuntimeError("this broker has not been started: use it as a context manager, or call start()")
+        return host_port_text(_HOST, self._port)
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap_servers.rpartition(":")[2])
+
+    @property
+    def data_dir(self) -> Path:
+        if self._data_dir is None:
+            raise RuntimeError("this broker has no directory yet: use it as a context manager, or call start()")
+        return self._data_dir
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("this broker is not running")
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_running()
+
+    def stderr_text(self) -> str:
+        """The end of what the running process has printed on stderr."""
+        return "" if self._process is None else self._process.stderr_text()
+
+    def start(self) -> None:
+        """Returns when the broker accepts connections; raises with its stderr when it does not come that far."""
+        if self._process is not None:
+            raise RuntimeError(f"this broker runs already, as process {self.pid}")
+        if self._data_dir is None:
+            self._data_dir = Path(tempfile.mkdtemp(prefix="penstock-"))
+        self._process = BrokerProcess.start(
+            self._data_dir,
+            listen=host_port_text(_HOST, self._port),
+            settings=self.config,
+            lifetime=WithParent(),
+            timeout_s=self._start_timeout_s,
+        )
+        self._port = self._process.port
+
+    def stop(self) -> None:
+        """SIGTERM, and the wait for a clean end; any other end is raised. Nothing to do when not running."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL: what a power cut leaves behind, less the disk's own cache. Nothing to do when not running."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+
+    def restart(self) -> None:
+        """A clean stop, and a start on the same port and data."""
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._remove_data_dir()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        except BrokerProcessError as failure:
+            if error is None:
+                raise
+            error.add_note(f"and then, leaving the context: {failure}")
+        finally:
+            self._remove_data_dir()
+
+    def _remove_data_dir(self) -> None:
+        if self._owns_data_dir and self._data_dir is not None:
+            shutil.rmtree(self._data_dir, ignore_errors=True)
+            self._data_dir = None

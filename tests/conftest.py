@@ -1,0 +1,104 @@
+"""What every test directory shares: the broker under test, and the rule for optional parts.
+
+A test whose server or tool is not installed is skipped with a line that says what to install. With
+PENSTOCK_REQUIRE_ALL=1, as in CI, that same skip is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import pytest
+
+from penstock.testing.apache_kafka import ApacheKafka
+from penstock.testing.java import JavaMissingError
+
+
+class RunningBroker(Protocol):
+    """What tests use of a broker, whoever's it is."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def data_dir(self) -> Path: ...
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+BrokerStarter = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--broker",
+        choices=["penstock", "apache-kafka"],
+        default=os.environ.get("PENSTOCK_TEST_BROKER", "penstock"),
+        help="which broker the client matrix runs against (default: $PENSTOCK_TEST_BROKER, else penstock)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "feature(template, **variants): names the row of the client matrix that a test is"
+    )
+    config.addinivalue_line("markers", "cell(client, feature): one cell of the client matrix; set while collecting")
+
+
+def optional_part_missing(message: str) -> NoReturn:
+    """Skips the running test, or fails it where every optional part is required."""
+    if os.environ.get("PENSTOCK_REQUIRE_ALL") == "1":
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+def require_program(name: str, *, install: str) -> str:
+    """The path of a program that the running test wants; `install` is the command that brings it."""
+    path = shutil.which(name)
+    if path is None:
+        optional_part_missing(f"{name} is not installed: {install}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def broker_name(pytestconfig: pytest.Config) -> str:
+    return str(pytestconfig.getoption("--broker"))
+
+
+@pytest.fixture(scope="session")
+def start_broker(broker_name: str) -> BrokerStarter:
+    """Starts one more broker of the kind under test, with these settings, for a test that wants it for itself."""
+    return _apache_kafka if broker_name == "apache-kafka" else _penstock
+
+
+@pytest.fixture(scope="session")
+def broker_under_test(start_broker: BrokerStarter) -> Iterator[RunningBroker]:
+    """One broker for the whole run: tests tell their topics apart by name."""
+    with start_broker({}) as broker:
+        yield broker
+
+
+@contextmanager
+def _apache_kafka(config: Mapping[str, str]) -> Iterator[RunningBroker]:
+    with ExitStack() as stack:
+        try:
+            kafka = stack.enter_context(ApacheKafka(config=config))
+        except JavaMissingError as missing:
+            optional_part_missing(str(missing))
+        yield kafka
+
+
+@contextmanager
+def _penstock(config: Mapping[str, str]) -> Iterator[RunningBroker]:
+    from penstock.testing import Broker
+
+    with Broker(config=dict(config)) as broker:
+        yield broker
