@@ -6,6 +6,9 @@ from typing import Final
 
 REQUEST_BYTES_MAX: Final = 100 * 1024 * 1024  # socket.request.max.bytes
 
+# Structs and strings in the arrays of one message. The largest honest messages name the partitions of a huge cluster.
+MESSAGE_ELEMENTS_MAX: Final = 500_000
+
 # What a connection reads into. Large enough that one read takes in many small requests; the pages are not touched, and
 # so cost nothing, until bytes arrive.
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024

@@ -4,7 +4,8 @@ The reader is a single function: parts of the message are read inside their whol
 nothing that a peer sent. Invariants of what is generated:
 
 - A length or count is compared with the bytes that are left before anything is sliced, allocated or looped over; a
-  count is compared in terms of the smallest element that could be there, and no element is smaller than a byte.
+  count is compared in terms of the smallest element that could be there, and no element is smaller than a byte. All
+  counts of a message together are bounded too: a struct of three bytes on the wire is a hundred in memory.
 - Fixed-width fields are not compared one by one: a read behind the buffer's end raises in `struct` or in indexing, and
   one behind the frame's end is noticed when the whole message has been read. Either becomes a ProtocolError.
 - A known tagged field takes exactly the bytes that its size announced; an unknown one is skipped.
@@ -18,6 +19,7 @@ from struct import Struct as Packing
 from typing import Any
 
 from penstock.core.errors import ProtocolError
+from penstock.core.limits import MESSAGE_ELEMENTS_MAX
 from penstock.protocol.generated_source import GeneratedSource
 from penstock.protocol.schema import BYTES, RECORDS, STRING, UUID, Field, Message, Primitive, Struct, default_expression
 from penstock.protocol.varint import read_unsigned_varint, skip_tagged_fields
@@ -74,6 +76,7 @@ class _ReaderSource:
         with source.block("def read(b, p, end):"):
             if _has_records(self._cls):
                 source.line("if b.__class__ is not memoryview: b = memoryview(b)")
+            source.line(f"room = {MESSAGE_ELEMENTS_MAX}")
             with source.block("try:"):
                 self._struct(self._cls, "m0", 0)
             with source.block("except unreadable as error:"):
@@ -189,6 +192,10 @@ class _ReaderSource:
                 source.line(f"{target} = list(unpack_from(f'>{{n}}{kind.format}', b, s))")
             return
         element, left = f"m{depth + 1}", f"left{depth + 1}"
+        source.line("room -= n")
+        source.line(
+            f"if room < 0: raise ProtocolError('{path}: more than {MESSAGE_ELEMENTS_MAX} elements in a message')"
+        )
         source.line(f"{target} = {array} = []")
         source.line(f"{left} = n")
         with source.block(f"while {left}:"):  # arrays are mostly short, and a range() costs more than it saves

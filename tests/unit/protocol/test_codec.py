@@ -14,6 +14,7 @@ from penstock.protocol.definitions.api_versions import ApiVersionsRequest, ApiVe
 from penstock.protocol.definitions.fetch import FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData
 from penstock.protocol.definitions.metadata import MetadataRequest, MetadataRequestTopic
 from penstock.protocol.definitions.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.protocol.reader_source import compile_reader
 
 
 def encoded(message: MetadataRequest | ProduceRequest | FetchResponse | ApiVersionsResponse, version: int) -> bytearray:
@@ -195,3 +196,17 @@ def test_a_struct_in_a_tag_is_there_or_not() -> None:
 def test_the_index_finds_the_classes() -> None:
     assert codec.request_class(3) is MetadataRequest
     assert codec.response_class(1) is FetchResponse
+
+
+def test_the_elements_of_a_message_are_bounded_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three bytes on the wire may be a hundred in memory, so that a large frame could cost fifty times its size."""
+    monkeypatch.setattr("penstock.protocol.reader_source.MESSAGE_ELEMENTS_MAX", 10)
+    read = compile_reader(ProduceRequest, 9)
+    topics = [TopicProduceData(name="t", partition_data=[PartitionProduceData()] * 4) for _ in range(2)]
+    for request, fits in [(ProduceRequest(topic_data=topics), True), (ProduceRequest(topic_data=topics * 2), False)]:
+        frame = encoded(request, 9)
+        if fits:
+            assert read(frame, 0, len(frame))[0] == request
+        else:
+            with pytest.raises(ProtocolError, match="more than 10 elements"):
+                read(frame, 0, len(frame))
