@@ -3,7 +3,7 @@
 A page is one story: its blocks run in order, in one empty directory. `sh` blocks run under bash and must succeed;
 `python` blocks run as programs, or under pytest if they define tests. What a block started in the background is stopped,
 by process group, when its page is through. A block in another language, or in none, is output or a sketch and is not
-run; the number of those is kept low by the test at the end.
+run; the test at the end says how many there may be.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def stop_group(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def test_sketches_are_few() -> None:
-    """Most blocks run. Those that do not are listed here, so that one more is a decision."""
+def test_sketches_are_counted() -> None:
+    """Blocks run. Those that do not are listed here, so that one more is a decision."""
     sketches = {page.name: sum(block.language not in ("sh", "python") for block in blocks(page)) for page in PAGES}
-    assert {name: count for name, count in sketches.items() if count} == {"cli.md": 1}
+    assert {name: count for name, count in sketches.items() if count} == {}

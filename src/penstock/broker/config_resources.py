@@ -96,12 +96,13 @@ def change_settings(
                 changes.append(BrokerConfigChanged(settings.broker_id, configs))
             outcomes.append(None)
         except BrokerError as error:
-            outcomes.append(error)
+            outcomes.append(error.to_keep())
     if changes and not validate_only:
         try:
             node.commit(changes)
         except BrokerError as error:
-            outcomes = [outcome or error for outcome in outcomes]
+            refusal = error.to_keep()
+            outcomes = [outcome or refusal for outcome in outcomes]
     return outcomes
 
 

@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self._reading_paused = False
         self._closing = False
+        self._failure: str | None = None  # why the connection must end once the answers that are ready have left
         self._peer = "?"
         self.last_active = 0.0
 
@@ -114,12 +115,15 @@ class Connection(asyncio.BufferedProtocol):
                 if len(self._line) >= limits.PIPELINED_REQUESTS_MAX:
                     self._pause_reading()
         except ProtocolError as error:
-            self._fail(str(error))
+            self._failure = str(error)
         finally:
             # Even when the peer broke the protocol: what it sent before that was in order, and others may have staged.
             self._node.appends.write()
             self._handling = False
         self._send_answers()
+        if self._failure is not None:
+            # After the answers to what came before it: an append that was acknowledged to nobody would be sent again.
+            self._fail(self._failure)
 
     def _handle(self, frame: memoryview) -> None:
         api_key, version, correlation_id, client_id, position = read_request_header(frame, 0, len(frame))
@@ -132,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(route, 0, correlation_id, unsupported_version())
             return
         request = route.read(version, frame, position)
-        context = RequestContext(self._node, version, client_id, self._peer, self.close)
+        context = RequestContext(self._node, version, client_id, self._peer, self._hang_up)
         try:
             answer = route.handle(request, context)
         except ProtocolError:
@@ -215,6 +219,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _lost(self) -> None:
         self.close()
+
+    def _hang_up(self, reason: str) -> None:
+        """Asked for by a handler; what was asked before that request is still answered."""
+        if self._handling:
+            self._failure = reason
+        else:
+            self._fail(reason)
 
     def _fail(self, reason: str) -> None:
         self.close(reason)

@@ -226,6 +226,8 @@ class Node:
             partition.log.config = settings
 
     def _drop_deleted_topics(self) -> None:
+        # What was produced to them just before, in the same socket read, goes to their files while these have a name.
+        self.appends.write()
         for topic in [topic for topic in self.topics if topic.topic_id not in self.image.topics_by_id]:
             self.topics.remove(topic.name)
             for partition in topic.partitions:

@@ -100,6 +100,9 @@ class Sender:
         self._socket.close()
         self._queue.clear()
         self.queued_bytes = 0
+        # These are the connection's, which holds this: in a circle it and its buffer would stay for the collector, who
+        # comes rarely, and every peer that hangs up would cost its buffer until then.
+        self._on_drained = self._on_lost = _nothing
 
     def _send_now(self, data: Memory) -> None:
         """The usual case: an idle connection and one small response."""
@@ -156,3 +159,7 @@ class Sender:
         if not self._waiting:
             self._waiting = True
             self._loop.add_writer(self._socket.fileno(), self._pump)
+
+
+def _nothing() -> None:
+    """Nobody is there to be told any more."""

@@ -30,7 +30,7 @@ def create_topics(
         try:
             node.commit(changes)
         except BrokerError as error:
-            failure = error
+            failure = error.to_keep()
     results: dict[str, TopicImage | BrokerError] = {}
     for name, decision in decisions.items():
         if isinstance(decision, BrokerError):

@@ -1,11 +1,12 @@
 """Appending in two steps: batches are staged one by one, then written together.
 
-Owns: giving batches their offsets, deciding where a new segment begins, the one write per segment, and undoing all of it
-when the disk refuses.
-Must never know: where batches come from. The memory behind a staged batch is the caller's and valid until `write_staged`.
+Owns: giving batches their offsets, deciding where a new segment begins, the one write per segment, and undoing all of
+it when the disk refuses.
+Must never know: where batches come from. The memory behind a staged batch is the caller's and valid until
+`write_staged`.
 
-Invariants: `stage` changes nothing that a reader sees. `write_staged` makes all staged batches visible or, if it raises,
-none: then offsets and producer state are what they were before the first of them was staged.
+Invariants: `stage` changes nothing that a reader sees. `write_staged` makes all staged batches visible or, if it
+raises, none: then offsets and producer state are what they were before the first of them was staged.
 """
 
 from __future__ import annotations
@@ -157,6 +158,7 @@ class LogAppender:
             segment.hold_indexes()
         except BatchAnomaly:
             state.examine_segment(len(state.segments) - 1)
+        segment.hold_file()
         self._segment_end = segment.size
         first_timestamp = header.max_timestamp
         if segment.size:
@@ -218,7 +220,7 @@ class LogAppender:
         try:
             for group in rest:
                 created.append(Segment.create(state.fs, state.caches, state.directory, group.base_offset))
-                write_fully(created[-1].file, group.buffers, group.size, 0)
+                write_fully(created[-1].hold_file(), group.buffers, group.size, 0)
                 state.fs.write_file(snapshot_path(state.directory, group.base_offset), group.snapshot, sync=False)
         except OSError:
             for segment in created:

@@ -2,7 +2,7 @@
 
 Owns: what makes a stored batch believable, on its own and as the successor of the one before it; reading in windows, so
 that neither a header per system call nor a damaged length can make it slow or big.
-Must never know: segments, indexes, what is done about a bad batch.
+Must never know: segments, indexes, what is done about a bad batch (`resumption.py` finds the good ones behind it).
 
 Invariant: `checked_batches` yields only batches whose bytes are whole, whose CRC32C holds and whose offsets follow on.
 """
@@ -25,8 +25,8 @@ _CHECK_WINDOW_BYTES: Final = 256 << 10
 _WALK_WINDOW_BYTES: Final = 4096
 _WALK_WINDOW_BYTES_MAX: Final = 64 << 10
 
-_WALKED_FIELDS: Final = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
-_unpack_walked_fields = _WALKED_FIELDS.unpack_from
+WALKED_FIELDS: Final = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+_unpack_walked_fields = WALKED_FIELDS.unpack_from
 
 
 class BatchAnomaly(Exception):
@@ -113,7 +113,7 @@ def checked_batches(
 
 
 def headers(file: File, position: int, limit: int, contiguous: bool) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields position and header of every batch in [position, limit) unverified; BatchAnomaly where the chain breaks."""
+    """Like `checked_batches`, but believes the headers: no CRC is computed."""
     window = b""
     window_start = position
     window_bytes = _WALK_WINDOW_BYTES
@@ -143,8 +143,8 @@ def find_batch(
 ) -> tuple[int, BatchHeader] | None:
     """The first batch in [position, limit) that ends with or after `offset`; None if all of them end before it.
 
-    This is every read's walk from an index entry to its batch: over trusted bytes, four fields of each header. `witness`
-    is the last offset of the first batch, if an index named one.
+    This is every read's walk from an index entry to its batch: over trusted bytes, four fields of each header.
+    `witness` is the last offset of the first batch, if an index named one.
     """
     window_bytes = _WALK_WINDOW_BYTES
     while position < limit:
@@ -168,83 +168,3 @@ def find_batch(
         position += at
         window_bytes = min(2 * window_bytes, _WALK_WINDOW_BYTES_MAX)
     return None
-
-
-def next_good_batch(
-    file: File,
-    position: int,
-    limit: int,
-    *,
-    after_offset: int,
-    upper_offset: int,
-    contiguous: bool,
-    may_be_torn: bool,
-) -> tuple[int, BatchHeader] | None:
-    """The first whole batch behind a bad one at `position`: its CRC holds, its offsets are in (after_offset, upper_offset].
-
-    First where the bad batch says that it ends: most often that much of it is right. Then at every byte behind it that
-    may be the magic byte of a header.
-    """
-    bad = _header_at(file, position, limit)
-    if bad is None or bad.base_offset != after_offset or header_flaw(bad, MAX_OFFSET, contiguous) is not None:
-        return _search(file, position + 1, limit, (after_offset + 1, upper_offset), upper_offset, contiguous)
-    claimed_end = position + bad.size
-    if claimed_end < limit:
-        found = _good_batch_at(file, claimed_end, limit, after_offset + 1, upper_offset, contiguous)
-        if found is not None:
-            return claimed_end, found
-        return _search(file, position + 1, limit, (after_offset + 1, upper_offset), upper_offset, contiguous)
-    # Its header is whole and its end is missing: a torn write, or a damaged length. In a torn one, all that follows are its
-    # own records, and one of them may hold a batch, by chance (a backup of this topic) or by malice. So the successor must
-    # have the right offset and, where a write may have been torn, the batch must prove to be whole up to there.
-    successor = _search(file, position + 1, limit, (bad.end_offset, bad.end_offset), upper_offset, contiguous)
-    if successor is not None and may_be_torn:
-        as_it_was = bad._replace(batch_length=successor[0] - position - LOG_OVERHEAD)
-        if not crc_in_file(file, position, as_it_was):
-            return None
-    return successor
-
-
-_MAGIC_AT: Final = 16
-_MAGIC_BYTE: Final = bytes([MAGIC_V2])
-_SEARCH_WINDOW_BYTES: Final = 1 << 20
-
-
-def _search(
-    file: File, position: int, limit: int, base_offsets: tuple[int, int], upper_offset: int, contiguous: bool
-) -> tuple[int, BatchHeader] | None:
-    lowest, highest = base_offsets
-    while limit - position >= HEADER_BYTES:
-        window = file.pread(min(_SEARCH_WINDOW_BYTES, limit - position), position)
-        last = len(window) - HEADER_BYTES
-        if last < 0:
-            return None
-        magic_at = window.find(_MAGIC_BYTE, _MAGIC_AT)
-        while 0 <= magic_at <= last + _MAGIC_AT:
-            at = magic_at - _MAGIC_AT
-            base_offset, length, _, _ = _unpack_walked_fields(window, at)
-            if lowest <= base_offset <= highest and MIN_BATCH_LENGTH <= length <= limit - position - at - LOG_OVERHEAD:
-                found = _good_batch_at(file, position + at, limit, base_offset, upper_offset, contiguous)
-                if found is not None:
-                    return position + at, found
-            magic_at = window.find(_MAGIC_BYTE, magic_at + 1)
-        position += last + 1
-    return None
-
-
-def _header_at(file: File, position: int, limit: int) -> BatchHeader | None:
-    if limit - position < HEADER_BYTES:
-        return None
-    window = file.pread(HEADER_BYTES, position)
-    return parse_header(window) if len(window) == HEADER_BYTES else None
-
-
-def _good_batch_at(
-    file: File, position: int, limit: int, lowest_base_offset: int, upper_offset: int, contiguous: bool
-) -> BatchHeader | None:
-    header = _header_at(file, position, limit)
-    if header is None or header_flaw(header, limit - position, contiguous) is not None:
-        return None
-    if not (lowest_base_offset <= header.base_offset and header.end_offset <= upper_offset):
-        return None
-    return header if crc_in_file(file, position, header) else None

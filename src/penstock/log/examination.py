@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.log.batches import MAX_OFFSET, BatchAnomaly, checked_batches, crc_in_file, headers, next_good_batch
+from penstock.log.batches import MAX_OFFSET, BatchAnomaly, checked_batches, crc_in_file, headers
 from penstock.log.config import LogConfig
 from penstock.log.filesystem import File
 from penstock.log.index import OffsetIndex, TimeIndex
 from penstock.log.leader_epochs import EpochRun, LeaderEpochs
+from penstock.log.resumption import Resumption, Stretch, find_resumption
 from penstock.log.segment import DamagedRegion, Segment
 from penstock.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, parse_header
 
@@ -35,6 +36,7 @@ class Examination:
     max_timestamp_offset: int = 0
     damage: list[DamagedRegion] = field(default_factory=list)
     bad_tail: BatchAnomaly | None = None  # bytes at the end behind which no good batch follows
+    unvouched: Resumption | None = None  # a good batch in those bytes, whose offsets nothing confirms
     runs: list[EpochRun] = field(default_factory=list)
 
 
@@ -52,7 +54,8 @@ def examine(
     """
     contiguous = config.contiguous_offsets
     file, limit = segment.file, segment.size
-    highest_offset = MAX_OFFSET if upper_offset is None else upper_offset
+    highest_offset = segment.base_offset + _RELATIVE_OFFSET_MAX + 1 if upper_offset is None else upper_offset
+    stretch = Stretch(file, limit, highest_offset, contiguous)
     found = Examination(end_offset=segment.base_offset, max_timestamp_offset=segment.base_offset)
     position = 0
     while position < limit:
@@ -64,23 +67,17 @@ def examine(
                 _take_in(found, segment.base_offset, at, header, config, epochs)
         except BatchAnomaly as anomaly:
             position = anomaly.position
-            following = next_good_batch(
-                file,
-                position,
-                limit,
-                after_offset=found.end_offset,
-                upper_offset=highest_offset,
-                contiguous=contiguous,
-                may_be_torn=found.end_offset >= may_be_torn_from,
-            )
-            if following is None or following[1].base_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
+            may_be_torn = found.end_offset >= may_be_torn_from
+            following = find_resumption(stretch, position, found.end_offset, may_be_torn=may_be_torn)
+            if following is None or not following.vouched:
                 found.bad_tail = anomaly
+                found.unvouched = following
                 break
-            resume_at, header = following
+            resume_offset = following.header.base_offset
             found.damage.append(
-                DamagedRegion(position, resume_at, found.end_offset, header.base_offset, anomaly.reason)
+                DamagedRegion(position, following.position, found.end_offset, resume_offset, anomaly.reason)
             )
-            position, found.end_offset = resume_at, header.base_offset
+            position, found.end_offset = following.position, resume_offset
     _close_gap_to_next_segment(found, limit, upper_offset, contiguous)
     return found
 

@@ -1,8 +1,8 @@
 """Group commit: one fsync for everything that was appended before it began.
 
-The log hands out a ticket, some other thread syncs it while appends go on, and the log takes it back. The ticket touches
-only its own list of open files and names, so it needs no lock. Indexes and snapshots are not synced: whoever opens the log
-notices that they are missing or stale and builds them anew.
+The log hands out a ticket, some other thread syncs it while appends go on, and the log takes it back. The ticket
+touches only its own list of open files and names, so it needs no lock. Indexes and snapshots are not synced: whoever
+opens the log notices that they are missing or stale and builds them anew.
 """
 
 from __future__ import annotations

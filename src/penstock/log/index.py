@@ -1,7 +1,7 @@
 """The two sparse indexes of a segment, in memory as machine arrays and on disk in Kafka's format.
 
 Owns: the entries, their order, their bytes. An offset index entry says "the batch at this position ends with this
-offset" (8 bytes); a time index entry says "up to and with this offset, no batch is newer than this timestamp" (12 bytes).
+offset" (8 bytes); a time index entry says "up to and with this offset, no batch is newer than this timestamp" (12).
 Offsets are relative to the segment's base offset.
 Must never know: files, or whether an entry agrees with the log. That is `segment.py`'s to check.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -133,6 +133,7 @@ def settle(
     checkpoint and it was damaged, other things may be as well: then a single batch is not believed at all.
     """
     settled = LeaderEpochs()
+    runs = _joined(runs)
     for number, run in enumerate(runs):
         epoch = run.epoch
         if run.batches == 1:
@@ -146,3 +147,15 @@ def settle(
     if checkpoint is not None and checkpoint.latest > settled.latest and checkpoint.entries[-1][1] == log_end_offset:
         settled.assign(checkpoint.latest, log_end_offset)  # a leader was elected and wrote nothing yet
     return settled
+
+
+def _joined(runs: list[EpochRun]) -> list[EpochRun]:
+    """The runs of the whole log: one that a segment's end or damage only interrupted counts as one."""
+    joined: list[EpochRun] = []
+    for run in runs:
+        last = joined[-1] if joined else None
+        if last is not None and (last.epoch, last.checkpoint_epoch) == (run.epoch, run.checkpoint_epoch):
+            joined[-1] = replace(last, end_offset=run.end_offset, batches=last.batches + run.batches)
+        else:
+            joined.append(run)
+    return joined

@@ -139,7 +139,7 @@ class LogDirectory:
         return self.logs.pop((topic, partition)).move_aside(f"{unique_id}{STRAY_SUFFIX}")
 
     def remove_deleted(self, path: str) -> None:
-        """Removes the files of a deleted partition. May run in any thread; what it leaves undone the next start does."""
+        """Removes the files of a deleted partition; in any thread. What it leaves undone, the next start does."""
         self._fs.remove_directory(path)
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> None:

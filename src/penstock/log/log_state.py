@@ -1,7 +1,7 @@
 """What one partition's log consists of. Appending, reading and recovery work on the same state, in files of their own.
 
-Invariants: segments are sorted by base offset and never empty as a list; the last one is the active segment, the only one
-that grows. `log_start_offset <= log_end_offset`; the end is exclusive.
+Invariants: segments are sorted by base offset and never empty as a list; the last one is the active segment, the only
+one that grows. `log_start_offset <= log_end_offset`; the end is exclusive.
 """
 
 from __future__ import annotations

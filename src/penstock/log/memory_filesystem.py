@@ -4,8 +4,8 @@ Owns: the difference between what was written and what was synced. Tests of the 
 the log fail at a chosen moment.
 Must never know: what is stored in it.
 
-Invariant: after `crash`, a file holds what was last synced plus some of what was written since, and a name exists if its
-directory was synced since it was made, or if the crash kept it.
+Invariant: after `crash`, a file holds what was last synced plus some of what was written since, and a name exists if
+its directory was synced since it was made, or if the crash kept it.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ class MemoryFileSystem:
     def crash(self, keep: KeepUnsynced = lambda path, unsynced: 0) -> MemoryFileSystem:
         """The file system as the next process finds it after a power failure.
 
-        Of the bytes that a file had grown by since its last sync, `keep(path, how many)` stay. Names made since the last
-        sync of their directory are lost if `keep(path, -1)` is 0.
+        Of the bytes that a file had grown by since its last sync, `keep(path, how many)` stay. Names made since the
+        last sync of their directory are lost if `keep(path, -1)` is 0.
         """
         after = MemoryFileSystem()
         after._directories = set(self._directories)

@@ -3,8 +3,8 @@
 Owns: putting the parts together (opening, appending, reading, flushing), the recovery point, deleting and truncating.
 Must never know: requests, replicas, the high watermark, clocks, threads. Records are opaque bytes to it.
 
-Invariants: offsets below `log_end_offset` are written, those below `recovery_point` are on the disk. Only one thread calls
-a log; what another thread may do is sync a `FlushTicket`.
+Invariants: offsets below `log_end_offset` are written, those below `recovery_point` are on the disk. Only one thread
+calls a log; what another thread may do is sync a `FlushTicket`.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class PartitionLog:
         segment = state.segments[number]
         position, end_offset = self._reader.end_before(number, offset)
         state.drop_segments(number + 1, len(state.segments))
-        segment.hold_file().truncate(position)
+        segment.file.truncate(position)
         segment.size = position
         state.log_end_offset = end_offset
         state.log_start_offset = min(state.log_start_offset, end_offset)

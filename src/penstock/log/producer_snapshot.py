@@ -22,7 +22,8 @@ SNAPSHOTS_KEPT: Final = 3
 _VERSION: Final = 1
 _HEADER: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
-# producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset in transaction
+# producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset in
+# transaction
 _ENTRY: Final = Struct(">qhiqiqiq")
 _NO_SEQUENCE: Final = -1
 _SEQUENCE_MASK: Final = 0x7FFFFFFF

@@ -4,8 +4,8 @@ Owns: one entry per producer id with its last five batches, Kafka's rules for se
 what was staged but never written.
 Must never know: files; `producer_snapshot.py` writes and reads these entries.
 
-Invariant: between `stage` and `commit` or `rollback`, entries already count the staged batches, so that two batches of one
-producer that arrive together are checked against each other.
+Invariant: between `stage` and `commit` or `rollback`, entries already count the staged batches, so that two batches of
+one producer that arrive together are checked against each other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading: from an offset or a timestamp to the bytes that may be sent.
 
-Owns: finding a batch through the indexes, verifying what was loaded from disk before it is handed out the first time, and
-ending a slice where damage begins.
+Owns: finding a batch through the indexes, verifying what was loaded from disk before it is handed out the first time,
+and ending a slice where damage begins.
 Must never know: who reads, or how much all partitions of a fetch may take together.
 
 Invariants: a slice begins with a whole, verified batch and stays inside one segment; no byte of it lies in a damaged
@@ -154,8 +154,7 @@ class LogReader:
         """Position and header of the batch in this segment that holds `offset`, or of the first one behind it."""
         segment = self._state.segments[number]
         base_offset = segment.base_offset
-        if offset < base_offset:
-            offset = base_offset
+        offset = max(offset, base_offset)
         position, witness = self._anchor(segment, offset)
         limit = segment.size
         for region in segment.damage:

@@ -3,8 +3,8 @@
 Owns: the decision between a torn tail, which is cut, and damage, which is reported and left as it is.
 Must never know: appending or reading of an open log.
 
-Invariants: after a clean shutdown no file is scanned and none is changed, except that a batch whose end is missing is cut.
-A byte below the recovery point was flushed once, so nothing whole below it is ever cut, however bad it looks.
+Invariants: after a clean shutdown no file is scanned and none is changed, except that a batch whose end is missing is
+cut. A byte below the recovery point was flushed once, so nothing whole below it is ever cut, however bad it looks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochs
 from penstock.log.log_state import LogState
 from penstock.log.producer_snapshot import load_newest, remove_stale
 from penstock.log.producer_state import ProducerState
-from penstock.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, DamagedRegion, Segment
+from penstock.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, DamagedRegion, Segment, offset_name
 from penstock.protocol.record_batch import NO_PRODUCER_ID, BatchHeader
 
 _NAME_DIGITS = 20
@@ -80,13 +80,8 @@ def _find_segments(state: LogState, names: list[str], log_start_offset: int) -> 
             state.fs.remove_file(f"{state.directory}/{name}")
     bases = _offsets(names, LOG_SUFFIX)
     for base_offset in bases:
-        segment = Segment(state.fs, state.caches, state.directory, base_offset, 0)
-        if base_offset == bases[-1]:
-            segment.size = segment.hold_file().size()
-        else:
-            segment.size = state.fs.size(segment.log_path)
-        segment.unverified_end = segment.size
-        state.add_segment(segment)
+        size = state.fs.size(f"{state.directory}/{offset_name(base_offset)}{LOG_SUFFIX}")
+        state.add_segment(Segment(state.fs, state.caches, state.directory, base_offset, size))
     if not bases:
         state.add_segment(Segment.create(state.fs, state.caches, state.directory, log_start_offset))
     for number, segment in enumerate(state.segments[:-1]):
@@ -187,7 +182,6 @@ def _drop_empty_tail(state: LogState, examined: dict[int, Examination], recovery
         state.drop_segments(last, last + 1)
         del examined[last]
         last -= 1
-        state.segments[last].hold_file()
         examined[last] = examine(
             state.segments[last], None, state.config, state.epochs, may_be_torn_from=recovery_point
         )
@@ -205,15 +199,17 @@ def _settle_end(state: LogState, found: Examination, clean_shutdown: bool, recov
     position, reason = found.bad_tail.position, found.bad_tail.reason
     length = segment.size - position
     was_flushed = clean_shutdown or found.end_offset < recovery_point
-    if not was_flushed or is_torn(segment.file, position, segment.size):
+    if found.unvouched is None and (not was_flushed or is_torn(segment.file, position, segment.size)):
         if was_flushed:
             reason += f"; the log had been flushed up to offset {recovery_point}"
         segment.file.truncate(position)
         segment.size = position
         state.report(Damage(segment.log_path, position, length, reason, removed=True))
         return False
-    # These bytes were whole once. Their offsets stay taken: a consumer that read them must not see others in their place.
-    state.log_end_offset = max(found.end_offset + 1, recovery_point)
+    # These bytes were whole once. Their offsets stay taken: a consumer that read them must not see others in their
+    # place.
+    claimed = found.unvouched.header.end_offset if found.unvouched else 0
+    state.log_end_offset = max(found.end_offset + 1, recovery_point, claimed)
     found.damage.append(DamagedRegion(position, segment.size, found.end_offset, state.log_end_offset, reason))
     return True
 

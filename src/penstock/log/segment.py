@@ -3,8 +3,9 @@
 Owns: the names of a segment's files, opening them when they are needed, the bookkeeping of an append, saving indexes.
 Must never know: other segments, producers, epochs.
 
-Invariants: bytes at and behind `unverified_end` were appended by this process, whose broker verified them when they were
-produced, or were verified since. `damage` is complete once `examined`; before that, nobody has looked at everything.
+Invariants: bytes at and behind `unverified_end` were appended by this process, whose broker verified them when they
+were produced, or were verified since. `damage` is complete once `examined`; before that, nobody has looked at
+everything.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Segment:
         self._fs = fs
         self._caches = caches
         self._path = f"{directory}/{offset_name(base_offset)}"
-        self._held_file: File | None = None  # the active segment holds its file; a sealed one asks the cache
+        self._held_file: File | None = None  # while somebody appends; otherwise the cache is asked
         self._held_indexes: tuple[OffsetIndex, TimeIndex] | None = None  # likewise, and while they are not on disk
         self.base_offset = base_offset
         self.size = size
@@ -91,7 +92,8 @@ class Segment:
         self.examined = False
         self.damage: list[DamagedRegion] = []
         self.bytes_since_index_entry = 0
-        # Where the last append began: most reads are by consumers that wait for it. MAX_OFFSET while nothing was appended.
+        # Where the last append began: most reads are by consumers that wait for it. MAX_OFFSET while nothing was
+        # appended.
         self.tail_offset = self._next_offset = MAX_OFFSET
         self.tail_position = 0
         self.max_timestamp = NO_TIMESTAMP
@@ -102,8 +104,9 @@ class Segment:
     def create(cls, fs: FileSystem, caches: SegmentCaches, directory: str, base_offset: int) -> Segment:
         """A new, empty segment. Whatever lay under its name (the rest of a failed append) is emptied."""
         segment = cls(fs, caches, directory, base_offset, 0)
-        segment._held_file = fs.open(segment.log_path, create=True)
-        segment._held_file.truncate(0)
+        file = fs.open(segment.log_path, create=True)
+        file.truncate(0)
+        caches.files.put(segment.log_path, file)
         segment._held_indexes = (OffsetIndex(), TimeIndex())
         segment.examined = True
         segment.max_timestamp_known = True
@@ -125,7 +128,7 @@ class Segment:
         return file
 
     def hold_file(self) -> File:
-        """Keeps the file open from now on: this is the active segment."""
+        """Keeps the file open from now on: somebody appends."""
         self._held_file = self.file
         return self._held_file
 

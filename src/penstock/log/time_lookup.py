@@ -88,8 +88,9 @@ class TimeLookup:
                 raise BatchAnomaly(0, "the time index disagrees with the log")
             offset = last_older + 1
         if before + 1 < len(time_index):
-            # Both indexes get their entries at the same batches. The entry after `before` was made because a batch since
-            # the previous offset index entry was newer, so whatever ends with that entry is older than `timestamp`.
+            # Both indexes get their entries at the same batches. The entry after `before` was made because a batch
+            # since the previous offset index entry was newer, so whatever ends with that entry is older than
+            # `timestamp`.
             reached = time_index.offsets[before + 1]
             if not self._confirms(segment, segment.base_offset + reached, time_index.timestamps[before + 1]):
                 raise BatchAnomaly(0, "the time index disagrees with the log")

@@ -98,7 +98,7 @@ def decide_creations(
             _check_partitions_per_change(partition_count)
             decisions[topic.name] = change
         except BrokerError as error:
-            decisions[topic.name] = error
+            decisions[topic.name] = error.to_keep()
     return decisions
 
 
@@ -126,15 +126,14 @@ def decide_deletion(
     image: ClusterImage, *, name: str | None, topic_id: TopicId | None, delete_enabled: bool
 ) -> TopicDeleted:
     """Deletion of the topic that is named by name or by id; if unknown, the two have codes of their own."""
-    topic: TopicImage | None
     if name is not None:
         topic = image.topics.get(TopicName(name))
-        unknown = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {_shown(name)!r}.")
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {_shown(name)!r}.")
     else:
         topic = image.topics_by_id.get(topic_id) if topic_id is not None else None
-        unknown = BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if topic is None:
-        raise unknown
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
     if not delete_enabled:
         raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
     return TopicDeleted(topic.topic_id)

@@ -7,7 +7,7 @@ compares them with kio's. The sentences are ours, and are what a client sees whe
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 
 class ErrorCode(IntEnum):
@@ -180,3 +180,8 @@ class BrokerError(Exception):
     @property
     def message(self) -> str:
         return str(self.args[0])
+
+    def to_keep(self) -> Self:
+        """This error for a list or a table. With its traceback it would hold on to every frame up to the socket's read,
+        and those to the list: a circle that keeps a whole request in memory until the garbage collector comes by."""
+        return self.with_traceback(None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -37,8 +38,8 @@ class Broker:
         start_timeout_s: float = 30.0,
     ) -> None:
         self.config = dict(config or {})
-        self._owns_data_dir = data_dir is None
         self._data_dir = None if data_dir is None else Path(data_dir)
+        self._remove_data_dir: weakref.finalize[..., Broker] | None = None
         self._start_timeout_s = start_timeout_s
         self._port = 0
         self._process: BrokerProcess | None = None
@@ -79,6 +80,8 @@ class Broker:
             raise RuntimeError(f"this broker runs already, as process {self.pid}")
         if self._data_dir is None:
             self._data_dir = Path(tempfile.mkdtemp(prefix="penstock-"))
+            # Runs when the context is left, and at the latest when this object or the interpreter ends.
+            self._remove_data_dir = weakref.finalize(self, shutil.rmtree, self._data_dir, ignore_errors=True)
         self._process = BrokerProcess.start(
             self._data_dir,
             listen=host_port_text(_HOST, self._port),
@@ -109,7 +112,7 @@ class Broker:
         try:
             self.start()
         except BaseException:
-            self._remove_data_dir()
+            self._forget_data_dir()
             raise
         return self
 
@@ -123,9 +126,9 @@ class Broker:
                 raise
             error.add_note(f"and then, leaving the context: {failure}")
         finally:
-            self._remove_data_dir()
+            self._forget_data_dir()
 
-    def _remove_data_dir(self) -> None:
-        if self._owns_data_dir and self._data_dir is not None:
-            shutil.rmtree(self._data_dir, ignore_errors=True)
-            self._data_dir = None
+    def _forget_data_dir(self) -> None:
+        if self._remove_data_dir is not None:
+            self._remove_data_dir()
+            self._remove_data_dir = self._data_dir = None

@@ -100,7 +100,8 @@ def _find(wanted: MetadataRequestTopic, node: Node, refusals: dict[str, BrokerEr
     if topic is not None:
         return topic
     if wanted.name in refusals:
-        raise refusals[wanted.name]
+        refusal = refusals[wanted.name]
+        raise BrokerError(refusal.code, refusal.message)
     validate_topic_name(wanted.name)
     raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

@@ -1,0 +1,68 @@
+"""Every measurement there is, and which of them this machine's disk has room for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.bench.measurement import Measurement
+from penstock.bench.measurements.first_record import FirstRecord
+from penstock.bench.measurements.log_growth import LogGrowth
+from penstock.bench.measurements.many_partitions import ManyPartitions
+from penstock.bench.measurements.one_at_a_time import OneAtATime
+from penstock.bench.measurements.resident_memory import ResidentMemory
+from penstock.bench.measurements.throughput import Throughput
+from penstock.bench.sizes import GB, Sizes
+
+CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
+    "throughput": Throughput,
+    "latency": OneAtATime,
+    "start": FirstRecord,
+    "memory": ResidentMemory,
+    "partitions": ManyPartitions,
+    "growth": LogGrowth,
+}
+
+# What must stay free beside a measurement's own data: a full disk harms more than a missing row.
+_RESERVE_BYTES: Final = 2 * GB
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    sizes: Sizes
+    measurements: tuple[Measurement, ...]
+    notes: tuple[str, ...]
+    """What was left out, and why."""
+
+
+def plan(names: Collection[str], sizes: Sizes, free_bytes: int) -> Plan:
+    """The named measurements that fit into `free_bytes`; logs that do not fit are left out of the growing log first."""
+    room = free_bytes - _RESERVE_BYTES
+    notes: list[str] = []
+    if "growth" in names:
+        sizes, dropped = _fitting_logs(sizes, room)
+        notes += [f"growth: no room on the disk for a log of {log_bytes / GB:g} GB" for log_bytes in dropped]
+    measurements: list[Measurement] = []
+    for name, build in CATALOGUE.items():
+        if name not in names:
+            continue
+        if not sizes.log_bytes and build is LogGrowth:
+            continue
+        measurement = build(sizes)
+        if measurement.disk_bytes > room:
+            needed = measurement.disk_bytes + _RESERVE_BYTES
+            notes.append(f"{name}: needs {needed / GB:.1f} GB of free disk, there are {free_bytes / GB:.1f} GB")
+        else:
+            measurements.append(measurement)
+    return Plan(sizes, tuple(measurements), tuple(notes))
+
+
+def _fitting_logs(sizes: Sizes, room: int) -> tuple[Sizes, list[int]]:
+    def fits(log_bytes: int) -> bool:
+        return LogGrowth(dataclasses.replace(sizes, log_bytes=(log_bytes,))).disk_bytes <= room
+
+    kept = tuple(log_bytes for log_bytes in sizes.log_bytes if fits(log_bytes))
+    dropped = [log_bytes for log_bytes in sizes.log_bytes if log_bytes not in kept]
+    return dataclasses.replace(sizes, log_bytes=kept), dropped

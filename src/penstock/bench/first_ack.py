@@ -1,0 +1,90 @@
+"""The time from a broker's process coming into being to its first acknowledged record.
+
+The client is there before the broker and hand-made: it tries to connect every few milliseconds, and sends its record
+when the metadata name leaders. librdkafka waits a second between some of its attempts, longer than what is measured.
+The process's age comes from the system, because what a test fixture prepares before it makes the process (finding a
+Java, writing a file) is nobody's start time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final
+
+from penstock.bench.errors import MeasurementError
+from penstock.bench.peers import Peer
+from penstock.bench.process_usage import age_s
+from penstock.bench.raw_client import RawClient
+from penstock.bench.raw_frames import record_batch
+
+_PATIENCE_S: Final = 0.002
+
+
+def start_to_first_ack(
+    peer: Peer, topic: str, *, partition: int = 0, partition_count: int = 1, time_limit_s: float
+) -> float:
+    """Starts a stopped peer. Seconds until every partition has a leader and a record to `partition` is acknowledged."""
+    address = peer.bootstrap_servers
+    starter = _Starter(peer)
+    starter.start()
+    try:
+        acknowledged_s = _await_ack(
+            address,
+            topic,
+            partition=partition,
+            partition_count=partition_count,
+            starter=starter,
+            time_limit_s=time_limit_s,
+        )
+    finally:
+        # `Peer.start` is bounded by its own timeout; nobody may stop a peer that is still being started.
+        starter.join()
+    if starter.failure is not None:
+        raise MeasurementError(f"the broker did not start: {starter.failure}") from starter.failure
+    return since_process_start(peer.pid, acknowledged_s)
+
+
+def since_process_start(pid: int, moment_s: float) -> float:
+    """`moment_s` was taken from time.perf_counter()."""
+    return age_s(pid) - (time.perf_counter() - moment_s)
+
+
+def _await_ack(
+    address: str, topic: str, *, partition: int, partition_count: int, starter: _Starter, time_limit_s: float
+) -> float:
+    batch = record_batch(1, b"first", int(time.time() * 1000))
+    deadline_s = time.perf_counter() + time_limit_s
+    obstacle = "no connection"
+    while time.perf_counter() < deadline_s and starter.failure is None:
+        try:
+            with RawClient(address, topic, time_limit_s) as client:
+                while time.perf_counter() < deadline_s:
+                    led = client.led_partitions()
+                    if led == partition_count:
+                        answer = client.produce(partition, batch)
+                        if answer.error == 0:
+                            return time.perf_counter()
+                        obstacle = f"error {answer.error}"
+                    else:
+                        obstacle = f"{led} of {partition_count} partitions had a leader"
+                    time.sleep(_PATIENCE_S)
+        except OSError as refused:
+            obstacle = str(refused)
+            time.sleep(_PATIENCE_S)
+    raise MeasurementError(f"no record was acknowledged within {time_limit_s:g} s of the start: {obstacle}")
+
+
+class _Starter(threading.Thread):
+    """`Peer.start` returns when the broker answers; the record may be acknowledged before or after."""
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__(name="bench-start")
+        self._peer = peer
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._peer.start()
+        except (OSError, RuntimeError) as failure:
+            self.failure = failure

@@ -1,0 +1,281 @@
+"""The librdkafka client that loads a broker: a process of its own, so that its CPU time is not mixed with any other.
+
+Owns the three loops (produce, consume, one at a time) and their clocks. Both brokers get exactly this client with
+librdkafka's own defaults; a `Load` names the few settings that a measurement changes. It must never know which broker
+it talks to.
+
+Invariants: every loop ends at its count or at its deadline; a record that the broker did not confirm, or that did not
+come back, is a failure and never a figure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from penstock.bench.errors import MeasurementError
+from penstock.bench.process_usage import cpu_seconds
+
+Kind = Literal["produce", "consume", "one_at_a_time"]
+
+# `produce_batch` hands a whole list to librdkafka in one call; a call per record would cost the client more than the
+# record costs the broker.
+_CHUNK_RECORDS: Final = 10_000
+_QUEUE_RECORDS: Final = 100_000  # librdkafka's default queue.buffering.max.messages
+_PARTITION: Final = 0
+_START_ALLOWANCE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one client process does. `warm_up_count` applies to one_at_a_time alone."""
+
+    kind: Kind
+    bootstrap_servers: str
+    broker_pid: int
+    topic: str
+    record_bytes: int
+    record_count: int
+    time_limit_s: float
+    client_config: dict[str, str | int | bool] = field(default_factory=dict)
+    warm_up_count: int = 0
+
+    def run(self) -> LoadResult:
+        """Runs the client process to its end."""
+        command = [sys.executable, "-m", "penstock.bench.load", json.dumps(dataclasses.asdict(self))]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=self.time_limit_s + _START_ALLOWANCE_S, check=False
+            )
+        except subprocess.TimeoutExpired as late:
+            raise MeasurementError(f"{self._description} did not end within {late.timeout:g} s") from late
+        if done.returncode != 0:
+            last_line = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise MeasurementError(f"{self._description}: {last_line}")
+        return LoadResult(**json.loads(done.stdout))
+
+    @property
+    def _description(self) -> str:
+        return f"{self.kind} of {self.record_count:,} records of {self.record_bytes} B ({self.topic})"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What the client process saw between its clock's start and end."""
+
+    record_count: int
+    record_bytes: int
+    seconds: float
+    client_cpu_s: float
+    broker_cpu_s: float
+    latencies_ms: list[float] = field(default_factory=list)
+
+    @property
+    def records_per_second(self) -> float:
+        return self.record_count / self.seconds
+
+    @property
+    def broker_cpu_s_per_gb(self) -> float:
+        """GB are 10^9 bytes of record values."""
+        return self.broker_cpu_s / (self.record_count * self.record_bytes / 1e9)
+
+
+class _Stopwatch:
+    """Wall time, and the CPU time of both ends, from its making to `stop`."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._broker_cpu_s = cpu_seconds(load.broker_pid)
+        self._client_cpu_s = _own_cpu_seconds()
+        self._started_s = time.perf_counter()
+
+    def restart_wall_clock(self) -> None:
+        self._started_s = time.perf_counter()
+
+    def stop(self, timed_count: int, whole_count: int, latencies_ms: list[float] | None = None) -> LoadResult:
+        """`timed_count` records passed on the wall clock. The CPU clocks may have seen a few more, `whole_count`: their
+        share is taken off."""
+        seconds = time.perf_counter() - self._started_s
+        share = timed_count / whole_count
+        return LoadResult(
+            record_count=timed_count,
+            record_bytes=self._load.record_bytes,
+            seconds=seconds,
+            client_cpu_s=(_own_cpu_seconds() - self._client_cpu_s) * share,
+            broker_cpu_s=(cpu_seconds(self._load.broker_pid) - self._broker_cpu_s) * share,
+            latencies_ms=latencies_ms or [],
+        )
+
+
+class _Failures:
+    """Takes delivery reports; with `delivery.report.only.error` they are the bad news alone."""
+
+    def __init__(self) -> None:
+        self.first: KafkaError | None = None
+
+    def __call__(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None and self.first is None:
+            self.first = error
+
+    def raise_if_any(self) -> None:
+        if self.first is not None:
+            raise MeasurementError(f"a record was not delivered: {self.first.str()}")
+
+
+def produce(load: Load) -> LoadResult:
+    """As many records as the broker takes. The clock runs from the first record to the last acknowledgement."""
+    deadline_s = time.monotonic() + load.time_limit_s
+    failures = _Failures()
+    producer = _producer(load, {"delivery.report.only.error": True})
+    chunk = [{"value": os.urandom(load.record_bytes)}] * _CHUNK_RECORDS
+    _send_probe(producer, load, failures)
+
+    stopwatch = _Stopwatch(load)
+    sent = 0
+    while sent < load.record_count:
+        records = chunk if load.record_count - sent >= _CHUNK_RECORDS else chunk[: load.record_count - sent]
+        while len(producer) > _QUEUE_RECORDS - _CHUNK_RECORDS:
+            producer.poll(0.001)
+            _check_deadline(deadline_s, load, sent)
+        accepted = producer.produce_batch(load.topic, records, partition=_PARTITION, on_delivery=failures)
+        if accepted != len(records):
+            raise MeasurementError(f"librdkafka's queue took {accepted} of {len(records)} records")
+        sent += accepted
+        failures.raise_if_any()
+    unconfirmed = producer.flush(max(0.0, deadline_s - time.monotonic()))
+    result = stopwatch.stop(sent, sent)
+
+    failures.raise_if_any()
+    if unconfirmed:
+        raise MeasurementError(f"{unconfirmed:,} records were not acknowledged within {load.time_limit_s:g} s")
+    _check_stored(load, sent)
+    return result
+
+
+def consume(load: Load) -> LoadResult:
+    """Everything from offset 0, without a group. The clock starts with the first records: connecting is not reading."""
+    deadline_s = time.monotonic() + load.time_limit_s
+    gc.disable()  # a hundred thousand live messages would be walked again and again, on the client's account
+    consumer = _consumer(load)
+    try:
+        stopwatch = _Stopwatch(load)
+        consumer.assign([TopicPartition(load.topic, _PARTITION, 0)])
+        received = received_before_clock = 0
+        last: Message | None = None
+        while received < load.record_count:
+            wanted = min(_CHUNK_RECORDS, load.record_count - received)
+            messages = consumer.consume(num_messages=wanted, timeout=1.0)
+            _check_deadline(deadline_s, load, received)
+            if not messages:
+                continue
+            last = messages[-1]
+            received += len(messages)
+            if not received_before_clock:
+                received_before_clock = received
+                stopwatch.restart_wall_clock()
+        result = stopwatch.stop(received - received_before_clock, received)
+        _check_gapless(last, received)
+    finally:
+        consumer.close()
+    return result
+
+
+def one_at_a_time(load: Load) -> LoadResult:
+    """Send, wait for the acknowledgement, send the next."""
+    deadline_s = time.monotonic() + load.time_limit_s
+    producer = _producer(load, {})
+    value = os.urandom(load.record_bytes)
+    outcomes: list[KafkaError | None] = []
+
+    def on_delivery(error: KafkaError | None, _message: Message) -> None:
+        outcomes.append(error)
+
+    latencies_ms: list[float] = []
+    stopwatch = _Stopwatch(load)
+    for number in range(load.warm_up_count + load.record_count):
+        if number == load.warm_up_count:
+            stopwatch = _Stopwatch(load)
+        outcomes.clear()
+        sent_ns = time.perf_counter_ns()
+        producer.produce(load.topic, value, partition=_PARTITION, on_delivery=on_delivery)
+        while not outcomes:
+            producer.poll(1.0)
+            _check_deadline(deadline_s, load, number)
+        acknowledged_ns = time.perf_counter_ns()
+        if outcomes[0] is not None:
+            raise MeasurementError(f"a record was not delivered: {outcomes[0].str()}")
+        if number >= load.warm_up_count:
+            latencies_ms.append((acknowledged_ns - sent_ns) / 1e6)
+    return stopwatch.stop(load.record_count, load.record_count, latencies_ms)
+
+
+def _producer(load: Load, config: dict[str, str | int | bool]) -> Producer:
+    return Producer({"bootstrap.servers": load.bootstrap_servers, **config, **load.client_config})
+
+
+def _consumer(load: Load) -> Consumer:
+    # librdkafka wants a group's name even of a consumer that assigns itself; nothing is committed to it.
+    config = {"bootstrap.servers": load.bootstrap_servers, "group.id": "bench", "enable.auto.commit": False}
+    return Consumer({**config, **load.client_config})
+
+
+def _send_probe(producer: Producer, load: Load, failures: _Failures) -> None:
+    """One record before the clock starts: connections, metadata and the producer id are there when it does."""
+    producer.produce(load.topic, b"", partition=_PARTITION, on_delivery=failures)
+    unconfirmed = producer.flush(_START_ALLOWANCE_S)
+    failures.raise_if_any()
+    if unconfirmed:
+        raise MeasurementError(f"the first record was not acknowledged within {_START_ALLOWANCE_S:g} s")
+
+
+def _check_deadline(deadline_s: float, load: Load, done: int) -> None:
+    if time.monotonic() > deadline_s:
+        raise MeasurementError(f"only {done:,} records after {load.time_limit_s:g} s")
+
+
+def _check_stored(load: Load, sent: int) -> None:
+    consumer = _consumer(dataclasses.replace(load, client_config={}))
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(load.topic, _PARTITION), timeout=10.0)
+    finally:
+        consumer.close()
+    if high - low < sent:
+        raise MeasurementError(f"{sent:,} records were acknowledged and {high - low:,} are in the log")
+
+
+def _check_gapless(last: Message | None, received: int) -> None:
+    """An error event counts like a message, so a count that agrees with the last offset saw none and missed nothing."""
+    if last is None or last.error() is not None or last.offset() != received - 1:
+        where = "nothing" if last is None else last.error() or f"offset {last.offset():,}"
+        raise MeasurementError(f"{received:,} messages came, the last one being {where}")
+
+
+def _own_cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main() -> int:
+    load = Load(**json.loads(sys.argv[1]))
+    loops = {"produce": produce, "consume": consume, "one_at_a_time": one_at_a_time}
+    try:
+        result = loops[load.kind](load)
+    except (MeasurementError, KafkaException, BufferError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(dataclasses.asdict(result)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""The command: what is asked for, the run, the reports. The composition root of the benchmark."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from penstock.bench.peers import Field
+    from penstock.bench.results import Results
+
+DEFAULT_OUTPUT: Final = Path("build/bench")
+DEFAULT_ROUNDS: Final = 5
+_MEASUREMENT_NAMES: Final = ("throughput", "latency", "start", "memory", "partitions", "growth")
+
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+def arguments_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstock bench",
+        description="Measures this broker beside Apache Kafka on this machine, with the same client in the same run.",
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=_MEASUREMENT_NAMES, metavar="NAME", help=f"only {', '.join(_MEASUREMENT_NAMES)}"
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=DEFAULT_ROUNDS, help=f"counted rounds (default {DEFAULT_ROUNDS})"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes: does everything work? Not for comparing")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    parser.add_argument("--alone", action="store_true", help="measure this broker without Apache Kafka")
+    parser.add_argument(
+        "--output", type=Path, default=DEFAULT_OUTPUT, help=f"where results and plots go (default {DEFAULT_OUTPUT})"
+    )
+    parser.add_argument(
+        "--data-dir", type=Path, default=None, help="where the brokers keep their data (default: below --output)"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0: every measurement was taken, whatever it found; 1: one of them failed; 2: cannot run at all."""
+    options = arguments_parser().parse_args(argv)
+    try:
+        import psutil  # noqa: F401
+    except ImportError:
+        print(
+            "penstock bench needs psutil to read the brokers' CPU and memory: pip install 'penstock[bench]'",
+            file=sys.stderr,
+        )
+        return EXIT_USAGE
+    # A terminated benchmark must take its brokers along, as an interrupted one does.
+    handler_before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, handler_before)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from penstock.bench import catalogue, machine, peers, runner
+    from penstock.bench.progress import ConsoleProgress
+    from penstock.bench.results import Results
+    from penstock.bench.sizes import FULL, QUICK
+
+    errors = Console(stderr=True)
+    output: Path = options.output
+    data_parent = (options.data_dir or output / "data").absolute()
+    for directory in (output, data_parent):
+        directory.mkdir(parents=True, exist_ok=True)
+    machine.raise_open_file_limit()
+
+    if not options.alone:
+        errors.print("looking for Apache Kafka (the first time, Maven fetches its jars)", highlight=False)
+    field = peers.assemble(with_apache_kafka=not options.alone)
+    free_bytes = shutil.disk_usage(data_parent).free
+    sizes = QUICK if options.quick else FULL
+    plan = catalogue.plan(options.only or _MEASUREMENT_NAMES, sizes, free_bytes)
+    small_plan = {name: build(QUICK) for name, build in catalogue.CATALOGUE.items()}
+    results = Results(
+        rounds=options.rounds,
+        quick=options.quick,
+        contestants={contestant.name: contestant.title for contestant in reversed(field.contestants)},
+        machine=machine.describe(),
+        sizes=dataclasses.asdict(plan.sizes),
+        started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        notes=[*_absence_notes(field), *plan.notes, *(["quick sizes: verdicts say little"] if options.quick else [])],
+    )
+    interrupted = False
+    step_count = len(plan.measurements) * (options.rounds + 1) * len(field.contestants)
+    try:
+        with ConsoleProgress(errors, step_count) as progress:
+            runner.run(
+                measurements=plan.measurements,
+                warm_up=small_plan.__getitem__,
+                contestants=field.contestants,
+                results=results,
+                data_parent=data_parent,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        interrupted = True
+        results.notes.append("interrupted: only whole rounds are counted")
+    _report(results, output, options.json)
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if results.failures else EXIT_DONE
+
+
+def _absence_notes(field: Field) -> list[str]:
+    return [
+        f"{name} was not measured, so nothing is compared: {reason}" for name, reason in sorted(field.absences.items())
+    ]
+
+
+def _report(results: Results, output: Path, as_json: bool) -> None:
+    from rich.console import Console
+
+    from penstock.bench.plot import draw
+    from penstock.bench.table import print_table
+
+    errors = Console(stderr=True)
+    try:
+        pictures = draw(results, output)
+    except ImportError:
+        pictures = []
+        results.notes.append("no plots: matplotlib is not installed")
+    results_file = output / "results.json"
+    text = json.dumps(results.as_json(), indent=2)
+    results_file.write_text(text + "\n", encoding="utf-8")
+    if as_json:
+        print(text)
+    else:
+        # A table cut to the width of a pipe's assumed 80 columns would lose what it is for.
+        console = Console() if sys.stdout.isatty() else Console(width=200)
+        print_table(results, console)
+    for file in (results_file, *pictures):
+        errors.print(f"wrote {file}", highlight=False, markup=False)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number

@@ -1,0 +1,57 @@
+"""Send a record, wait for its acknowledgement, send the next: what a caller who needs every answer waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.bench.load import Load
+from penstock.bench.measurement import Workbench
+from penstock.bench.metric import AT_MOST_LEVEL, Metric, Readings, Unit
+from penstock.bench.peers import Contestant
+from penstock.bench.sizes import Sizes
+from penstock.bench.spread import percentile
+from penstock.bench.topics import create_topic
+
+_TOPIC = "one-at-a-time"
+
+
+@dataclass(frozen=True, slots=True)
+class OneAtATime:
+    sizes: Sizes
+    name: str = "latency"
+    title: str = "One-at-a-time produce, acks=1, linger.ms=0"
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        record = f"{self.sizes.small_record_bytes} B"
+        return [
+            Metric("latency.p50", f"produce {record}, p50", Unit.MILLISECONDS, AT_MOST_LEVEL),
+            Metric("latency.p99", f"produce {record}, p99", Unit.MILLISECONDS, AT_MOST_LEVEL),
+        ]
+
+    @property
+    def disk_bytes(self) -> int:
+        batch_overhead = 100
+        records = self.sizes.one_at_a_time_count + self.sizes.one_at_a_time_warm_up_count
+        return records * (self.sizes.small_record_bytes + batch_overhead)
+
+    def run(self, contestant: Contestant, workbench: Workbench) -> Readings:
+        with contestant.fresh(workbench.data_parent) as peer:
+            workbench.tell(f"{self.sizes.one_at_a_time_count:,} records, one at a time")
+            create_topic(peer.bootstrap_servers, _TOPIC, self.sizes.time_limit_s)
+            result = Load(
+                kind="one_at_a_time",
+                bootstrap_servers=peer.bootstrap_servers,
+                broker_pid=peer.pid,
+                topic=_TOPIC,
+                record_bytes=self.sizes.small_record_bytes,
+                record_count=self.sizes.one_at_a_time_count,
+                warm_up_count=self.sizes.one_at_a_time_warm_up_count,
+                time_limit_s=self.sizes.time_limit_s,
+                client_config={"acks": "1", "linger.ms": 0},
+            ).run()
+        return {
+            "latency.p50": percentile(result.latencies_ms, 0.50),
+            "latency.p99": percentile(result.latencies_ms, 0.99),
+        }

@@ -1,0 +1,108 @@
+"""The two brokers behind one face, each with its data in a directory that the benchmark chose.
+
+Owns their starting, and the deletion of their data. It must never know what is measured.
+
+Invariant: when `fresh` is left, by return or by exception, the process has ended and its data is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+PENSTOCK: Final = "penstock"
+APACHE_KAFKA: Final = "apache-kafka"
+
+
+class Peer(Protocol):
+    """A broker process that can be stopped and started again on the same port and data."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def pid(self) -> int:
+        """Raises RuntimeError while there is no process."""
+
+    def start(self) -> None:
+        """Returns when the broker answers."""
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+Launch = Callable[[Path, Mapping[str, str]], Peer]
+"""Makes a peer on a data directory with broker settings; does not start it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One side of the comparison."""
+
+    name: str
+    title: str
+    launch: Launch
+
+    @contextlib.contextmanager
+    def fresh(self, parent: Path, config: Mapping[str, str] | None = None) -> Iterator[Peer]:
+        """A running broker on an empty data directory below `parent`."""
+        parent.mkdir(parents=True, exist_ok=True)
+        data_dir = Path(tempfile.mkdtemp(prefix=f"{self.name}-", dir=parent))
+        try:
+            peer = self.launch(data_dir, config or {})
+            try:
+                peer.start()
+                yield peer
+                peer.stop()
+            finally:
+                peer.kill()
+        finally:
+            shutil.rmtree(data_dir, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Who takes part, and why somebody is missing."""
+
+    contestants: tuple[Contestant, ...]
+    absences: Mapping[str, str] = field(default_factory=dict)
+
+
+def assemble(*, with_apache_kafka: bool) -> Field:
+    """Apache Kafka's jars are fetched here, before any clock runs. Where they cannot be had, Penstock runs alone."""
+    contestants: list[Contestant] = []
+    absences: dict[str, str] = {}
+    if with_apache_kafka:
+        from penstock.testing.apache_kafka import KAFKA_VERSION, kafka_jars
+        from penstock.testing.java import JavaMissingError, find_java
+
+        try:
+            find_java()
+            kafka_jars()
+        except (JavaMissingError, OSError, subprocess.SubprocessError) as missing:
+            absences[APACHE_KAFKA] = str(missing).strip()
+        else:
+            contestants.append(Contestant(APACHE_KAFKA, f"Apache Kafka {KAFKA_VERSION}", _launch_apache_kafka))
+    else:
+        absences[APACHE_KAFKA] = "it was not asked for"
+    contestants.append(Contestant(PENSTOCK, "Penstock", _launch_penstock))
+    return Field(tuple(contestants), absences)
+
+
+def _launch_apache_kafka(data_dir: Path, config: Mapping[str, str]) -> Peer:
+    from penstock.testing.apache_kafka import ApacheKafka
+
+    return ApacheKafka(data_dir=data_dir, config=config)
+
+
+def _launch_penstock(data_dir: Path, config: Mapping[str, str]) -> Peer:
+    from penstock.testing import Broker
+
+    return Broker(data_dir=data_dir, config=config)

@@ -1,0 +1,142 @@
+"""What the rounds brought, and what it says: medians, spread, ratios, verdicts, and their JSON.
+
+Owns the arithmetic from readings to verdicts. It must never know how a figure was taken or how it is drawn.
+
+Invariants: a ratio is the ratio of two medians; its spread comes from the pairs of the same round, because only those
+ran next to each other; a verdict is taken from the median alone, strictly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from penstock.bench.metric import Metric, Readings, Target
+from penstock.bench.peers import APACHE_KAFKA, PENSTOCK
+from penstock.bench.spread import Spread
+
+
+class Verdict(StrEnum):
+    MET = "met"
+    MISSED = "missed"
+    UNJUDGED = "unjudged"
+    """There is a target, and not every figure that it takes to judge it."""
+    NO_TARGET = "no target"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric, of every contestant that gave a reading."""
+
+    metric: Metric
+    readings: dict[str, tuple[float, ...]]
+    ratio: Spread | None
+    verdict: Verdict
+
+    def spread(self, contestant: str) -> Spread | None:
+        values = self.readings.get(contestant, ())
+        return Spread.of(values) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One measurement's rows."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(slots=True)
+class Results:
+    """Filled by the runner, read by the reports."""
+
+    rounds: int
+    quick: bool
+    contestants: dict[str, str]
+    machine: dict[str, str | int | float]
+    sizes: dict[str, Any]
+    started_at: str
+    sections: list[Section] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def rows(self) -> list[Row]:
+        return [row for section in self.sections for row in section.rows]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "format": 1,
+            "started_at": self.started_at,
+            "rounds": self.rounds,
+            "quick": self.quick,
+            "contestants": self.contestants,
+            "machine": self.machine,
+            "sizes": self.sizes,
+            "notes": self.notes,
+            "failures": self.failures,
+            "sections": [
+                {"name": section.name, "title": section.title, "rows": [_row_as_json(row) for row in section.rows]}
+                for section in self.sections
+            ],
+        }
+
+
+def section(name: str, title: str, metrics: Sequence[Metric], rounds: dict[str, list[Readings]]) -> Section:
+    """`rounds` holds each contestant's readings in the order of the rounds."""
+    return Section(name, title, tuple(_row(metric, rounds) for metric in metrics))
+
+
+def _row(metric: Metric, rounds: dict[str, list[Readings]]) -> Row:
+    readings = {
+        contestant: tuple(reading[metric.key] for reading in its_rounds) for contestant, its_rounds in rounds.items()
+    }
+    readings = {contestant: values for contestant, values in readings.items() if values}
+    ratio = _ratio(readings.get(PENSTOCK, ()), readings.get(APACHE_KAFKA, ()))
+    ours = Spread.of(readings[PENSTOCK]).median if PENSTOCK in readings else None
+    return Row(metric, readings, ratio, judge(metric.target, ours, ratio.median if ratio else None))
+
+
+def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread | None:
+    if not ours or not theirs or not all(theirs):
+        return None
+    # A contestant that failed in a later round leaves the other with rounds that have no partner.
+    paired = min(len(ours), len(theirs))
+    ours, theirs = ours[:paired], theirs[:paired]
+    pairs = [one / other for one, other in zip(ours, theirs, strict=True)]
+    return Spread(Spread.of(ours).median / Spread.of(theirs).median, min(pairs), max(pairs))
+
+
+def judge(target: Target | None, value: float | None, ratio: float | None) -> Verdict:
+    if target is None:
+        return Verdict.NO_TARGET
+    checks: list[bool | None] = []
+    if target.ratio_at_least is not None:
+        checks.append(None if ratio is None else ratio >= target.ratio_at_least)
+    if target.ratio_at_most is not None:
+        checks.append(None if ratio is None else ratio <= target.ratio_at_most)
+    if target.value_at_most is not None:
+        checks.append(None if value is None else value <= target.value_at_most)
+    if target.value_below is not None:
+        checks.append(None if value is None else value < target.value_below)
+    if False in checks:
+        return Verdict.MISSED
+    return Verdict.UNJUDGED if None in checks else Verdict.MET
+
+
+def _row_as_json(row: Row) -> dict[str, Any]:
+    figures = {}
+    for contestant, values in row.readings.items():
+        figures[contestant] = {**dataclasses.asdict(Spread.of(values)), "rounds": list(values)}
+    return {
+        "key": row.metric.key,
+        "title": row.metric.title.removeprefix("· "),
+        "unit": row.metric.unit.value,
+        "target": str(row.metric.target) if row.metric.target else None,
+        "figures": figures,
+        "ratio": dataclasses.asdict(row.ratio) if row.ratio else None,
+        "verdict": row.verdict.value,
+    }

@@ -1,0 +1,56 @@
+"""How much every measurement sends, stores and waits for. `--quick` takes the small set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+GB: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    small_record_bytes: int = 100
+    large_record_bytes: int = 1024
+    small_record_count: int = 4_000_000
+    large_record_count: int = 1_000_000
+    warm_up_share: float = 0.25
+    """What every fresh broker gets first, discarded, as a share of the measured load: a JVM compiles meanwhile."""
+
+    one_at_a_time_count: int = 5_000
+    one_at_a_time_warm_up_count: int = 3_000
+
+    memory_bytes: int = 5 * GB
+    settle_s: float = 2.0
+    """A broker that has just started, or just been loaded, is left alone this long before it is looked at."""
+
+    partition_count: int = 2_000
+    idle_s: float = 10.0
+
+    log_bytes: tuple[int, ...] = field(default=(GB // 10, GB, 10 * GB))
+    """Ascending: a log is filled to the first size, read, filled on to the next."""
+    random_read_count: int = 2_000
+    random_read_warm_up_count: int = 1_000
+
+    time_limit_s: float = 600.0
+    """No single step of a measurement waits longer."""
+
+    def record_count(self, record_bytes: int) -> int:
+        return self.small_record_count if record_bytes == self.small_record_bytes else self.large_record_count
+
+
+FULL: Final = Sizes()
+QUICK: Final = Sizes(
+    small_record_count=400_000,
+    large_record_count=100_000,
+    one_at_a_time_count=1_000,
+    one_at_a_time_warm_up_count=500,
+    memory_bytes=GB // 5,
+    settle_s=1.0,
+    partition_count=200,
+    idle_s=3.0,
+    log_bytes=(GB // 100, GB // 10, GB // 2),
+    random_read_count=500,
+    random_read_warm_up_count=200,
+    time_limit_s=120.0,
+)

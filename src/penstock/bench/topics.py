@@ -1,0 +1,43 @@
+"""Creating topics and looking at their partitions, before and between measurements."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from penstock.bench.errors import MeasurementError
+
+_ANSWER_S: Final = 10.0
+
+
+def create_topic(bootstrap_servers: str, topic: str, time_limit_s: float, partition_count: int = 1) -> None:
+    """Returns when every partition has a leader."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    created = admin.create_topics(
+        [NewTopic(topic, num_partitions=partition_count, replication_factor=1)], operation_timeout=time_limit_s
+    )
+    try:
+        created[topic].result(timeout=time_limit_s)
+    except KafkaException as error:
+        raise MeasurementError(f"the topic {topic} could not be created: {error.args[0]}") from error
+    _wait_for_leaders(bootstrap_servers, topic, partition_count, time_limit_s)
+
+
+def _wait_for_leaders(bootstrap_servers: str, topic: str, partition_count: int, time_limit_s: float) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    deadline_s = time.monotonic() + time_limit_s
+    led = 0
+    while time.monotonic() < deadline_s:
+        try:
+            partitions = admin.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions.values()
+        except KafkaException:
+            continue  # a broker that is still starting; the deadline bounds the wait
+        led = sum(1 for partition in partitions if partition.leader >= 0)
+        if led == partition_count:
+            return
+        time.sleep(0.01)
+    raise MeasurementError(f"{led} of {partition_count} partitions of {topic} had a leader after {time_limit_s:g} s")

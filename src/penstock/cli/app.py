@@ -1,0 +1,119 @@
+"""The commands that are parsed by Typer, put together; the composition root of the command line.
+
+Owns the translation of Typer's and the client's errors into `CommandError`. Commands import confluent-kafka and Rich
+inside their functions: `penstock --help` needs neither.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated, Final
+
+import typer
+
+from penstock.cli import consume, produce, topic
+from penstock.cli.broker import run_broker
+from penstock.cli.command_error import CommandError
+from penstock.cli.options import examples
+from penstock.core.exit_codes import ExitCode
+
+_BROKER_CODES: Final = frozenset(
+    {ExitCode.BAD_CONFIGURATION, ExitCode.CANNOT_LISTEN, ExitCode.DATA_DIR_IN_USE, ExitCode.DATA_DIR_UNUSABLE}
+)
+_EPILOG: Final = (
+    examples(
+        "penstock broker                                      a broker on 127.0.0.1:9092",
+        "penstock topic create orders --partitions 3",
+        "seq 100 | penstock produce orders",
+        "penstock consume orders --from-beginning -e",
+    )
+    + "\n\n\b\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 broker unreachable, 4 no such topic,\n"
+    "10-13 the broker could not start, 130 interrupted, 141 output closed. More: docs/cli.md."
+)
+
+
+def _build() -> typer.Typer:
+    # Plain help and plain errors: Rich would cost a tenth of a second before the first line is printed.
+    app = typer.Typer(
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        help="A Kafka-compatible broker, and the tools to use any Kafka broker.",
+        epilog=_EPILOG,
+    )
+    # Both parse their own words. main.py takes a shorter way to the broker; this entry makes `penstock --help` list it.
+    own_parser = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command("broker", help="Run a broker in the foreground.", add_help_option=False, context_settings=own_parser)(
+        _broker
+    )
+    app.add_typer(topic.build(), name="topic")
+    app.command("produce", epilog=produce.EPILOG)(produce.produce)
+    app.command("consume", epilog=consume.EPILOG)(consume.consume)
+    app.command(
+        "bench",
+        help="Measure this broker beside Apache Kafka on this machine.",
+        add_help_option=False,
+        context_settings=own_parser,
+    )(_bench)
+    app.callback()(_options_before_the_command)
+    return app
+
+
+def _broker(context: typer.Context) -> None:
+    raise typer.Exit(run_broker(context.args))
+
+
+def _bench(context: typer.Context) -> None:
+    from penstock.bench.main import main
+
+    raise typer.Exit(main(context.args))
+
+
+def _options_before_the_command(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """A Kafka-compatible broker, and the tools to use any Kafka broker."""
+
+
+def run_app(words: list[str]) -> int:
+    """Returns the exit code; failures that people can cause are raised as CommandError."""
+    from penstock.client.broker_process import BrokerProcessError
+    from penstock.client.errors import BrokerUnreachable, ClientError, InvalidClientSetting, UnknownTopic
+
+    command = typer.main.get_command(_build())
+    # SIGTERM leaves a command as ctrl-C does: groups are left, offsets committed, an embedded broker released.
+    previous = signal.signal(signal.SIGTERM, _on_terminate)
+    try:
+        # Not command.main(), which has its own exit codes for an interrupt and a closed output.
+        with command.make_context("penstock", words) as context:
+            command.invoke(context)
+    except typer.Exit as done:
+        return done.exit_code
+    except typer.TyperException as mistake:
+        raise CommandError(_usage_message(mistake), ExitCode(mistake.exit_code)) from mistake
+    except BrokerUnreachable as failure:
+        raise CommandError(str(failure), ExitCode.UNREACHABLE) from failure
+    except UnknownTopic as failure:
+        raise CommandError(str(failure), ExitCode.NOT_FOUND) from failure
+    except InvalidClientSetting as failure:
+        raise CommandError(str(failure), ExitCode.USAGE) from failure
+    except ClientError as failure:
+        raise CommandError(str(failure), ExitCode.FAILURE) from failure
+    except BrokerProcessError as failure:
+        code = ExitCode(failure.exit_code) if failure.exit_code in _BROKER_CODES else ExitCode.FAILURE
+        # The child has already said it in one line; what it was started for adds nothing.
+        reason = failure.printed.rpartition("\n")[2].removeprefix("penstock: ") or str(failure)
+        raise CommandError(f"the embedded broker: {reason}", code) from failure
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return ExitCode.OK
+
+
+def _on_terminate(_signal: int, _frame: object) -> None:
+    raise SystemExit(ExitCode.TERMINATED)
+
+
+def _usage_message(mistake: typer.TyperException) -> str:
+    message = mistake.format_message().rstrip(".").replace("Value error, ", "")
+    context = getattr(mistake, "ctx", None)
+    return f"{message}; see `{context.command_path} --help`" if context is not None else message

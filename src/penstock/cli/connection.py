@@ -1,0 +1,44 @@
+"""From the options of a command to a broker that answers: the beginning of every command that talks Kafka.
+
+Owns the order of precedence (`--bootstrap-server`, its environment variable, the embedded broker) and what is asked of
+librdkafka in every command. It must never know what a command does with the connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from penstock.cli.assignments import parse_assignments
+from penstock.cli.command_error import usage_error
+from penstock.client.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
+from penstock.client.bootstrap import embedded_broker, require_listener
+
+
+@contextlib.contextmanager
+def connected(bootstrap_server: str | None, client_properties: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+    """librdkafka's configuration for a broker that accepts connections, as long as the context lasts."""
+    properties: dict[str, Any] = dict(parse_assignments(client_properties or (), "-X"))
+    named = bootstrap_server or properties.get("bootstrap.servers")
+    if named is not None:
+        try:
+            require_listener(parse_bootstrap_servers(named))
+        except ValueError as mistake:
+            raise usage_error(f"--bootstrap-server {mistake}") from mistake
+        yield _configuration(named, properties)
+        return
+    with embedded_broker(DEFAULT_DATA_DIR, on_start=_announce) as address:
+        yield _configuration(address, properties)
+
+
+def _announce(address: str) -> None:
+    if sys.stderr.isatty():
+        print(f"penstock: started the broker of ./{DEFAULT_DATA_DIR}/ on {address} for this command", file=sys.stderr)
+
+
+def _configuration(servers: str, properties: dict[str, Any]) -> dict[str, Any]:
+    # librdkafka prints its own view of every failure on stderr; the command prints one line that says what to do.
+    quiet = {} if "debug" in properties else {"log_level": 0}
+    return {"client.id": "penstock-cli", **quiet, **properties, "bootstrap.servers": servers}

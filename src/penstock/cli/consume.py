@@ -1,0 +1,228 @@
+"""`penstock consume TOPIC`: records to stdout, with the options of kcat -C and the habits of kafka-console-consumer.sh.
+
+Owns the options and the loop from librdkafka to stdout; where partitions start is `start_offsets.py`, how a record is
+written is `record_format.py`.
+
+Invariants: stdout carries records and nothing else; with `--group`, an offset is committed only after its record was
+written.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from penstock.cli.command_error import usage_error
+from penstock.cli.connection import connected
+from penstock.cli.escapes import delimiter, unescape
+from penstock.cli.options import BootstrapServer, ClientProperties, examples
+from penstock.cli.progress import RecordCounter
+from penstock.cli.record_format import Writer, compile_format, write_json
+from penstock.cli.start_offsets import partitions_of, start_offsets
+from penstock.cli.start_position import Beginning, End, Range, parse_range
+from penstock.client.errors import BrokerUnreachable, ClientError, from_kafka_error
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+EPILOG: Final = (
+    examples(
+        "penstock consume orders --from-beginning -e             everything there is, then stop",
+        "penstock consume orders                                 what comes from now on",
+        "penstock consume orders -o -10 -e                       the last ten of each partition",
+        "penstock consume orders --group billing --from-beginning",
+        "penstock consume orders --from-beginning -e -f '%p:%o %k %s\\n'",
+        "penstock consume orders --from-beginning -e --json | jq .value",
+    )
+    + "\n\n\b\nFormat (-f): %t topic, %p partition, %o offset, %k key, %K its length, %s value, %S its length,\n"
+    "%R its length as 4 bytes, %T timestamp, %h headers, %% a percent; \\n \\r \\t \\0 \\\\ \\xHH.\n"
+    "\n\n\b\nExit codes: 0 the count (-c) or the end (-e) was reached, 1 failed, 2 wrong usage,\n"
+    "3 broker unreachable, 4 no such topic, partition or offset, 130 interrupted, 141 output closed."
+)
+
+_BATCH_RECORDS: Final = 500
+_BATCH_WAIT_S: Final = 0.1
+# A fetch at the end of a partition waits this long for new records before it says that there are none. librdkafka's
+# half a second is right for somebody who follows a topic, and not for somebody who waits for its end.
+_FETCH_WAIT_MS_BEFORE_EXIT: Final = 10
+_FETCH_QUEUE_BACKOFF_MS: Final = 10
+
+
+def consume(
+    *,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Start with the first record. Default: only new ones.")
+    ] = False,
+    group: Annotated[
+        str | None, typer.Option("-G", "--group", metavar="GROUP", help="Share partitions and remember offsets.")
+    ] = None,
+    offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-o", "--offset", metavar="OFFSET", help="beginning, end, OFFSET, -N from the end, s@MS start, e@MS stop."
+        ),
+    ] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("-p", "--partition", min=0, metavar="N", help="Only this one; may be repeated.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Stop after this many records.")
+    ] = None,
+    exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="Stop at the end of every partition.")] = False,
+    record_format: Annotated[
+        str | None, typer.Option("-f", "--format", metavar="FORMAT", help="How to write a record; see below.")
+    ] = None,
+    key_delimiter: Annotated[
+        str | None, typer.Option("-K", "--key-delimiter", metavar="DELIM", help="Write KEY DELIM VALUE.")
+    ] = None,
+    record_delimiter: Annotated[
+        str, typer.Option("-D", "--delimiter", metavar="DELIM", help="What to write after a record.")
+    ] = "\\n",
+    show_null: Annotated[bool, typer.Option("-Z", "--null", help="Write NULL for null keys and values.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="Write one JSON object a line.")] = False,
+) -> None:
+    """Write records to stdout."""
+    wanted = parse_range(offset or (), from_beginning=from_beginning)
+    if group is not None:
+        _refuse_positions_of_one_reader(wanted, partition, offset or ())
+    write = _writer(record_format, key_delimiter, record_delimiter, as_json=as_json, null=b"NULL" if show_null else b"")
+    with connected(bootstrap_server, client_properties) as configuration:
+        if exit_at_end:
+            configuration.setdefault("fetch.wait.max.ms", _FETCH_WAIT_MS_BEFORE_EXIT)
+        reader = _Reader(topic, configuration, group=group, wanted=wanted, exit_at_end=exit_at_end)
+        try:
+            reader.position(partition)
+            reader.write_all(write, count=count)
+        finally:
+            reader.close()
+
+
+def _refuse_positions_of_one_reader(wanted: Range, partition: list[int] | None, words: Sequence[str]) -> None:
+    if partition:
+        raise usage_error("-p with --group: a group's members are given their partitions; leave out one of the two")
+    if not isinstance(wanted.start, Beginning | End) or wanted.stop_timestamp_ms is not None:
+        raise usage_error(f"-o {words[0]} with --group: only beginning and end, for a group without offsets")
+
+
+def _writer(
+    record_format: str | None, key_delimiter: str | None, record_delimiter: str, *, as_json: bool, null: bytes
+) -> Writer:
+    if as_json:
+        if record_format is not None:
+            raise usage_error("-f and --json: give one of them")
+        return write_json
+    if record_format is not None:
+        return compile_format(record_format, null=null)
+    value = compile_format("%s", null=null)
+    ends_with = unescape(record_delimiter, "-D")
+    if key_delimiter is None:
+        return lambda record: value(record) + ends_with
+    key = compile_format("%k", null=null)
+    separator = delimiter(key_delimiter, "-K")
+    return lambda record: key(record) + separator + value(record) + ends_with
+
+
+class _Reader:
+    def __init__(
+        self, topic: str, configuration: dict[str, Any], *, group: str | None, wanted: Range, exit_at_end: bool
+    ) -> None:
+        from confluent_kafka import Consumer, KafkaException
+
+        self._topic = topic
+        self._group = group
+        self._wanted = wanted
+        self._exit_at_end = exit_at_end
+        self._ends = exit_at_end or wanted.stop_timestamp_ms is not None
+        self._connection_lost: ClientError | None = None
+        self._unfinished: set[int] | None = None
+        settings = {
+            # librdkafka wants a group's name even from a reader that belongs to none; such a one commits nothing.
+            "group.id": "penstock-consume" if group is None else group,
+            "enable.auto.commit": group is not None,
+            "auto.offset.reset": "earliest" if isinstance(wanted.start, Beginning) else "latest",
+            # librdkafka stops fetching for a whole second when its queue is full; we empty it in less.
+            "fetch.queue.backoff.ms": _FETCH_QUEUE_BACKOFF_MS,
+            **configuration,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "error_cb": self._on_error,
+        }
+        try:
+            self._consumer: Any = Consumer(settings)
+        except KafkaException as mistake:
+            raise from_kafka_error(mistake.args[0], "the client's configuration") from mistake
+
+    def position(self, partitions: Sequence[int] | None) -> None:
+        """Takes the partitions: all or the named ones from where they are wanted, or what the group gives us."""
+        available = partitions_of(self._consumer, self._topic, partitions)
+        if self._group is None:
+            self._unfinished = set(available)
+            self._consumer.assign(start_offsets(self._consumer, self._topic, available, self._wanted.start))
+        else:
+            self._consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
+
+    def write_all(self, write: Writer, *, count: int | None) -> None:
+        output = sys.stdout.buffer
+        stop_timestamp_ms = self._wanted.stop_timestamp_ms
+        with RecordCounter("read", visible=not sys.stdout.isatty()) as counter:
+            while not (self._ends and self._unfinished == set()):
+                room = _BATCH_RECORDS if count is None else min(_BATCH_RECORDS, count - counter.records)
+                written = 0
+                for message in self._consumer.consume(num_messages=room, timeout=_BATCH_WAIT_S):
+                    if message.error() is not None:
+                        self._on_event(message.error(), message.partition())
+                        continue
+                    if stop_timestamp_ms is not None and message.timestamp()[1] >= stop_timestamp_ms:
+                        self._finish(message.partition())
+                        continue
+                    if self._exit_at_end and self._unfinished is not None:
+                        # It came after the end was reached: there is a new end to reach.
+                        self._unfinished.add(message.partition())
+                    written += output.write(write(message))
+                    counter.add(1, len(message))
+                    if self._group is not None:
+                        self._consumer.store_offsets(message=message)
+                if written:
+                    output.flush()
+                if counter.records == count:
+                    return
+                if self._connection_lost is not None:
+                    raise BrokerUnreachable(str(self._connection_lost))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _finish(self, partition: int) -> None:
+        if self._unfinished is not None:
+            self._unfinished.discard(partition)
+
+    def _on_event(self, error: KafkaError, partition: int) -> None:
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._PARTITION_EOF:
+            stop_timestamp_ms = self._wanted.stop_timestamp_ms
+            # Before that time has come, records that are wanted may still arrive.
+            if self._exit_at_end or (stop_timestamp_ms is not None and time.time() * 1000 >= stop_timestamp_ms):
+                self._finish(partition)
+        elif error.code() != KafkaError._ALL_BROKERS_DOWN:
+            raise from_kafka_error(error, f"topic '{self._topic}'")
+
+    def _on_assign(self, _consumer: Any, assigned: Sequence[Any]) -> None:
+        self._unfinished = {partition.partition for partition in assigned}
+
+    def _on_revoke(self, _consumer: Any, _revoked: Sequence[Any]) -> None:
+        # Until the group has settled again, nobody knows what is left to read.
+        self._unfinished = None
+
+    def _on_error(self, error: KafkaError) -> None:
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal():
+            self._connection_lost = from_kafka_error(error, "the connection was lost")

@@ -1,0 +1,249 @@
+"""`penstock topic create|list|describe|alter|delete`, with the flags of kafka-topics.sh.
+
+Owns the reading of the flags and the layout of the answers; what is asked of the broker is `client/admin.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.assignments import parse_assignments
+from penstock.cli.command_error import usage_error
+from penstock.cli.connection import connected
+from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
+from penstock.client.admin import Admin, TopicDescription, unknown_topic
+from penstock.client.errors import TopicExists, UnknownTopic
+
+TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)]
+TopicsArgument = Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", show_default=False)]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", metavar="TOPIC", help="The same as the argument, as kafka-topics.sh has it.")
+]
+Partitions = Annotated[
+    int | None, typer.Option("--partitions", min=1, metavar="N", help="Default: the broker's num.partitions.")
+]
+Config = Annotated[
+    list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic setting; may be repeated.")
+]
+
+
+def build() -> typer.Typer:
+    app = typer.Typer(rich_markup_mode=None, help="Create, list, describe, alter and delete topics.")
+    commands: dict[Callable[..., Any], str] = {
+        create: examples(
+            "penstock topic create orders --partitions 3",
+            "penstock topic create audit --config retention.ms=-1 --config flush.messages=1",
+        ),
+        list_topics: examples("penstock topic list", "penstock topic list --json | jq -r '.[]'"),
+        describe: examples("penstock topic describe orders", "penstock topic describe --json"),
+        alter: examples(
+            "penstock topic alter orders --partitions 6",
+            "penstock topic alter orders --config retention.ms=86400000 --delete-config flush.messages",
+        ),
+        delete: examples("penstock topic delete orders", "penstock topic delete orders --if-exists"),
+    }
+    for command, epilog in commands.items():
+        app.command("list" if command is list_topics else command.__name__, epilog=epilog)(command)
+    return app
+
+
+def create(
+    *,
+    name: TopicArgument = None,
+    topic: TopicOption = None,
+    partitions: Partitions = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", min=1, metavar="N", help="Default: the broker's.")
+    ] = None,
+    config: Config = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no failure.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a topic."""
+    chosen = _one_topic(name, topic)
+    settings = parse_assignments(config or (), "--config")
+    with connected(bootstrap_server, client_properties) as configuration:
+        created = True
+        try:
+            Admin(configuration).create_topic(
+                chosen, partitions=partitions, replication_factor=replication_factor, config=settings
+            )
+        except TopicExists:
+            if not if_not_exists:
+                raise
+            created = False
+    if as_json:
+        print(json.dumps({"topic": chosen, "created": created}))
+    else:
+        print(f"Created topic {chosen}." if created else f"Topic {chosen} exists already.")
+
+
+def list_topics(
+    *,
+    exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Leave out __names.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the topics, one name a line."""
+    with connected(bootstrap_server, client_properties) as configuration:
+        names = Admin(configuration).list_topics()
+    shown = [name for name in names if not (exclude_internal and name.startswith("__"))]
+    if as_json:
+        print(json.dumps(shown))
+    else:
+        for name in shown:
+            print(name)
+
+
+def describe(
+    *,
+    names: TopicsArgument = None,
+    topic: TopicOption = None,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show partitions, replicas and settings of the topics named, or of all."""
+    chosen = _topics(names, topic)
+    with connected(bootstrap_server, client_properties) as configuration:
+        admin = Admin(configuration)
+        known = admin.list_topics()
+        for name in chosen:
+            if name not in known:
+                raise unknown_topic(name, known)
+        described = [admin.describe_topic(name) for name in chosen or known]
+    if as_json:
+        print(json.dumps([_as_json(description) for description in described]))
+    else:
+        for description in described:
+            print(_as_text(description))
+
+
+def alter(
+    *,
+    name: TopicArgument = None,
+    topic: TopicOption = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", min=1, metavar="N", help="The new number; partitions are never removed."),
+    ] = None,
+    config: Config = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Back to the broker's default; may be repeated."),
+    ] = None,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no failure.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add partitions to a topic, or change its settings."""
+    chosen = _one_topic(name, topic)
+    changes = parse_assignments(config or (), "--config")
+    if partitions is None and not changes and not delete_config:
+        raise usage_error("nothing to alter: give --partitions, --config or --delete-config")
+    with connected(bootstrap_server, client_properties) as configuration:
+        admin = Admin(configuration)
+        altered = True
+        try:
+            admin.require_topic(chosen)
+            if changes or delete_config:
+                admin.alter_topic_config(chosen, changes=changes, removals=delete_config or ())
+            if partitions is not None:
+                admin.set_partition_count(chosen, partitions)
+        except UnknownTopic:
+            if not if_exists:
+                raise
+            altered = False
+    if as_json:
+        print(json.dumps({"topic": chosen, "altered": altered}))
+    else:
+        print(f"Altered topic {chosen}." if altered else f"Topic {chosen} does not exist.")
+
+
+def delete(
+    *,
+    names: TopicsArgument = None,
+    topic: TopicOption = None,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no failure.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete topics and their records. There is no way back, and no question asked."""
+    chosen = _topics(names, topic)
+    if not chosen:
+        raise usage_error("no topic named: penstock topic delete TOPIC...")
+    outcomes: list[tuple[str, bool]] = []
+    with connected(bootstrap_server, client_properties) as configuration:
+        admin = Admin(configuration)
+        known = admin.list_topics()
+        missing = [name for name in chosen if name not in known]
+        if missing and not if_exists:
+            raise unknown_topic(missing[0], known)
+        for name in chosen:
+            if name not in missing:
+                admin.delete_topic(name)
+            outcomes.append((name, name not in missing))
+    if as_json:
+        print(json.dumps([{"topic": name, "deleted": deleted} for name, deleted in outcomes]))
+    else:
+        for name, deleted in outcomes:
+            print(f"Deleted topic {name}." if deleted else f"Topic {name} does not exist.")
+
+
+def _topics(names: list[str] | None, option: str | None) -> list[str]:
+    return list(dict.fromkeys([*(names or ()), *([option] if option is not None else ())]))
+
+
+def _one_topic(name: str | None, option: str | None) -> str:
+    if name is not None and option is not None and name != option:
+        raise usage_error(f"two topics named, '{name}' and --topic '{option}': give one")
+    chosen = option if name is None else name
+    if not chosen:
+        raise usage_error("no topic named: give TOPIC or --topic TOPIC")
+    return chosen
+
+
+def _as_json(topic: TopicDescription) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "internal": topic.internal,
+        "replication_factor": topic.replication_factor,
+        "configs": dict(topic.overrides),
+        "partitions": [
+            {
+                "partition": partition.partition,
+                "leader": partition.leader,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.in_sync_replicas),
+            }
+            for partition in topic.partitions
+        ],
+    }
+
+
+def _as_text(topic: TopicDescription) -> str:
+    """The lines of kafka-topics.sh --describe, which scripts already read."""
+    configs = ",".join(f"{key}={value}" for key, value in topic.overrides.items())
+    lines = [
+        f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
+        f"\tReplicationFactor: {topic.replication_factor}\tConfigs: {configs}"
+    ]
+    for partition in topic.partitions:
+        leader = "none" if partition.leader is None else partition.leader
+        replicas = ",".join(map(str, partition.replicas))
+        in_sync = ",".join(map(str, partition.in_sync_replicas))
+        lines.append(
+            f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}"
+            f"\tReplicas: {replicas}\tIsr: {in_sync}"
+        )
+    return "\n".join(lines)

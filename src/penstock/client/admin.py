@@ -1,0 +1,175 @@
+"""Topics and their settings, asked of and changed at any Kafka broker: a typed face on confluent-kafka's admin client.
+
+Owns the waiting (every call is bounded by `timeout_s`) and the translation of answers and errors into plain values. It
+must never know who asks, or how answers are shown.
+
+Invariant: asking about a topic never creates it, whatever the broker's `auto.create.topics.enable` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from penstock.client.errors import ClientError, UnknownTopic, from_kafka_error
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+DEFAULT_TIMEOUT_S: Final = 15.0
+_WARNING: Final = 4  # as syslog counts
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync_replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    name: str
+    topic_id: str
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+    overrides: Mapping[str, str]
+    """The settings that were given to this topic itself; what it inherits from the broker is not here."""
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(partition.replicas) for partition in self.partitions), default=0)
+
+
+class Admin:
+    """`config` is librdkafka's, with `bootstrap.servers` at least."""
+
+    def __init__(self, config: Mapping[str, Any], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        from confluent_kafka import KafkaException, admin
+
+        # The binding re-exports its names without saying so, which a type checker takes for private.
+        self._api: Any = admin
+        self._timeout_s = timeout_s
+        self._kafka_exception = KafkaException
+        # Failures are raised; what librdkafka would print besides is of interest to nobody who asks once.
+        quiet = {"log_level": _WARNING, **config}
+        self._client: Any = self._translated("the client's configuration", lambda: self._api.AdminClient(quiet))
+
+    def list_topics(self) -> list[str]:
+        """Every topic's name, sorted."""
+        metadata = self._translated("listing topics", lambda: self._client.list_topics(timeout=self._timeout_s))
+        return sorted(metadata.topics)
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        from confluent_kafka import TopicCollection
+
+        request = TopicCollection([name])
+        futures = self._translated(f"topic '{name}'", lambda: self._client.describe_topics(request, **self._bounded()))
+        found = self._answer(f"topic '{name}'", futures[name])
+        return TopicDescription(
+            name=found.name,
+            topic_id=str(found.topic_id),
+            internal=found.is_internal,
+            partitions=tuple(
+                PartitionDescription(
+                    partition=partition.id,
+                    leader=partition.leader.id if partition.leader is not None else None,
+                    replicas=tuple(node.id for node in partition.replicas),
+                    in_sync_replicas=tuple(node.id for node in partition.isr),
+                )
+                for partition in sorted(found.partitions, key=lambda partition: int(partition.id))
+            ),
+            overrides=self._overrides(name),
+        )
+
+    def _overrides(self, name: str) -> dict[str, str]:
+        resource = self._api.ConfigResource(self._api.ConfigResource.Type.TOPIC, name)
+        futures = self._translated(
+            f"topic '{name}'", lambda: self._client.describe_configs([resource], **self._bounded())
+        )
+        entries = self._answer(f"topic '{name}'", futures[resource])
+        own = self._api.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {key: str(entry.value) for key, entry in sorted(entries.items()) if entry.source == own}
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """What is not given is the broker's default (KIP-464)."""
+
+        def create() -> Mapping[str, Future[None]]:
+            topic = self._api.NewTopic(
+                name,
+                num_partitions=-1 if partitions is None else partitions,
+                replication_factor=-1 if replication_factor is None else replication_factor,
+                config=dict(config or {}),
+            )
+            futures: Mapping[str, Future[None]] = self._client.create_topics([topic], **self._bounded())
+            return futures
+
+        self._answer(f"topic '{name}'", self._translated(f"topic '{name}'", create)[name])
+
+    def delete_topic(self, name: str) -> None:
+        futures = self._translated(f"topic '{name}'", lambda: self._client.delete_topics([name], **self._bounded()))
+        self._answer(f"topic '{name}'", futures[name])
+
+    def set_partition_count(self, name: str, partitions: int) -> None:
+        """Partitions can be added, never removed; the broker refuses anything else."""
+        request = self._api.NewPartitions(name, partitions)
+        futures = self._translated(
+            f"topic '{name}'", lambda: self._client.create_partitions([request], **self._bounded())
+        )
+        self._answer(f"topic '{name}'", futures[name])
+
+    def alter_topic_config(self, name: str, *, changes: Mapping[str, str], removals: Iterable[str] = ()) -> None:
+        """Settings that are not named keep their values (KIP-339)."""
+        entries = [
+            self._api.ConfigEntry(key, value, incremental_operation=self._api.AlterConfigOpType.SET)
+            for key, value in changes.items()
+        ]
+        entries += [
+            self._api.ConfigEntry(key, None, incremental_operation=self._api.AlterConfigOpType.DELETE)
+            for key in removals
+        ]
+        resource = self._api.ConfigResource(self._api.ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+        futures = self._translated(
+            f"topic '{name}'", lambda: self._client.incremental_alter_configs([resource], **self._bounded())
+        )
+        self._answer(f"topic '{name}'", futures[resource])
+
+    def require_topic(self, name: str) -> None:
+        """Raises UnknownTopic, with the nearest name there is, unless the topic exists."""
+        names = self.list_topics()
+        if name not in names:
+            raise unknown_topic(name, names)
+
+    def _bounded(self) -> dict[str, float]:
+        return {"request_timeout": self._timeout_s}
+
+    def _translated(self, subject: str, call: Callable[[], Answer]) -> Answer:
+        try:
+            return call()
+        except self._kafka_exception as failure:
+            raise from_kafka_error(failure.args[0], subject) from failure
+        except ValueError as failure:
+            raise ClientError(f"{subject}: {failure}") from failure
+
+    def _answer(self, subject: str, future: Future[Answer]) -> Answer:
+        return self._translated(subject, lambda: future.result(timeout=self._timeout_s * 2))
+
+
+def unknown_topic(name: str, known: Iterable[str]) -> UnknownTopic:
+    """The error for a name that is not among the known ones."""
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(name, list(known), n=1)
+    hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+    return UnknownTopic(f"topic '{name}' does not exist{hint}")
