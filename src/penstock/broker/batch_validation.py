@@ -22,6 +22,7 @@ from penstock.protocol.record_batch import (
     MAGIC_V2,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     crc_holds,
     parse_header,
@@ -35,7 +36,7 @@ ZSTD_FIRST_PRODUCE_VERSION: Final = 7
 _SMALLEST_BATCH_LENGTH: Final = 14
 _BYTES_UP_TO_MAGIC: Final = 17
 # Control batches, and codecs from zstd on: refused, or not for every version.
-_UNUSUAL_ATTRIBUTES: Final = CONTROL_FLAG | Compression.ZSTD
+_UNUSUAL_ATTRIBUTES: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG | Compression.ZSTD
 _NO_BOUND: Final = (1 << 63) - 1
 
 
@@ -163,6 +164,8 @@ def _check_header(header: BatchHeader, api_version: int) -> None:
         )
     if header.is_control:
         raise _invalid("Control batches are the broker's to write.")
+    if header.is_transactional:
+        raise BrokerError(ErrorCode.INVALID_TXN_STATE, "The batch belongs to a transaction, and none is open.")
     if header.producer_id > NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _invalid("A batch with a producer id needs an epoch and a sequence.")
     if header.compression > Compression.ZSTD:

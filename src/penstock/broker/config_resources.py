@@ -88,6 +88,8 @@ def change_settings(
         try:
             if times_named[resource] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each resource may be named once only.")
+            if resource == (ResourceType.TOPIC, ""):
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "Settings for all topics are the broker's to have.")
             settings = settings_of(node, resource)
             configs = new_configs(settings)
             if settings.topic is not None:

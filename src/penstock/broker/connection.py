@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from penstock.broker.server import Server
 
 logger = logging.getLogger(__name__)
+
+_PRODUCE_KEY: Final = 0
 
 
 class _Slot:
@@ -55,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing: list[Any] = []
         self._handling = False
         self._reading_paused = False
+        self._resuming = False  # paused still, but reading on has been put on the loop's list
         self._closing = False
         self._failure: str | None = None  # why the connection must end once the answers that are ready have left
         self._peer = "?"
@@ -137,6 +140,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         request = route.read(version, frame, position)
         context = RequestContext(self._node, version, client_id, self._peer, self._hang_up)
+        if api_key != _PRODUCE_KEY:
+            # On one connection requests take effect in order: whoever asks behind its own produce finds it written.
+            self._node.appends.write()
         try:
             answer = route.handle(request, context)
         except ProtocolError:
@@ -203,12 +209,15 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._sender.queued_bytes > limits.UNSENT_RESPONSE_BYTES_MAX:
             return
-        self._reading_paused = False
-        # Not from inside a send, so that the stack stays flat.
-        self._node.loop.call_soon(self._read_on)
+        if not self._resuming:
+            # Not from inside a send, so that the stack stays flat.
+            self._resuming = True
+            self._node.loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
         """Frames that arrived before the pause come first; they may be reason enough for the next one."""
+        self._resuming = False
+        self._reading_paused = False
         self._handle_frames()
         if not self._reading_paused and not self._closing:
             self._transport.resume_reading()

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from penstock.core import limits
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 NO_SESSION: Final = 0
@@ -95,19 +96,23 @@ class FetchSessionCache:
         self._eviction_ms = eviction_ms
         self._new_session_id = new_session_id
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._partitions = 0  # of all sessions
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def create(self, uses_topic_ids: bool, positions: list[FetchPosition], now_ms: int) -> FetchSession | None:
-        """A new session, or None where every slot is held by a session in use."""
+        """A new session, or None where every slot is held by a session in use, or too much is remembered already."""
         if not positions or not self._make_room(now_ms):
+            return None
+        if self._partitions + len(positions) > limits.FETCH_SESSION_PARTITIONS_MAX:
             return None
         session_id = self._new_session_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._new_session_id()
         session = FetchSession(session_id, uses_topic_ids, positions, now_ms)
         self._sessions[session_id] = session
+        self._partitions += len(session)
         return session
 
     def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
@@ -129,8 +134,21 @@ class FetchSessionCache:
         self._sessions.move_to_end(session_id)
         return session
 
+    def update(
+        self, session: FetchSession, changed: Iterable[FetchPosition], forgotten: Iterable[PartitionKey]
+    ) -> None:
+        """What an incremental fetch names anew. A session that remembers too much is dropped, for good."""
+        before = len(session)
+        session.update(changed, forgotten)
+        self._partitions += len(session) - before
+        if self._partitions > limits.FETCH_SESSION_PARTITIONS_MAX and len(session) > before:
+            self.drop(session.session_id)
+            raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "There is no room for more partitions in sessions.")
+
     def drop(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        dropped = self._sessions.pop(session_id, None)
+        if dropped is not None:
+            self._partitions -= len(dropped)
 
     def _make_room(self, now_ms: int) -> bool:
         if len(self._sessions) < self._slots:
@@ -138,5 +156,5 @@ class FetchSessionCache:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms < self._eviction_ms:
             return False
-        del self._sessions[oldest.session_id]
+        self.drop(oldest.session_id)
         return True

@@ -10,7 +10,6 @@ import logging
 from typing import Final
 
 from penstock.broker.node import Node
-from penstock.log.config import NEVER
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ class Housekeeping:
     def _take_turn(self) -> None:
         self._turn += 1
         now_ms = self._node.now_ms()
-        self._flush_by_time(now_ms)
+        self._flush(now_ms)
         if self._turn % _CHECKPOINT_TURNS == 0:
             self._checkpoint()
         if self._turn % _EXPIRY_TURNS == 0:
@@ -43,15 +42,15 @@ class Housekeeping:
                 partition.log.remove_expired_producers(now_ms)
         self.start()
 
-    def _flush_by_time(self, now_ms: int) -> None:
-        """`flush.ms`: no record stays unsynced for longer than that."""
-        for topic in self._node.topics:
-            if not topic.partitions or topic.partitions[0].config.flush_ms == NEVER:
+    def _flush(self, now_ms: int) -> None:
+        """No record stays unsynced for longer than `flush.ms`; and sealed segments are synced, as in Kafka, so that a
+        start after a crash has only the newest one to look over."""
+        for partition in self._node.topics.partitions():
+            oldest = partition.unflushed_since_ms
+            if oldest is None:
                 continue
-            for partition in topic.partitions:
-                oldest = partition.unflushed_since_ms
-                if oldest is not None and now_ms - oldest >= partition.config.flush_ms:
-                    self._node.flusher.request(partition, lambda failure: None)
+            if now_ms - oldest >= partition.config.flush_ms or partition.log.has_unflushed_sealed_segment:
+                self._node.flusher.request(partition, lambda failure: None)
 
     def _checkpoint(self) -> None:
         try:

@@ -119,7 +119,13 @@ async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on
         housekeeping.stop()
         server.close()
         (directory / RUNTIME_FILE).unlink(missing_ok=True)
-        node.close(clean=not failure)
+        try:
+            node.close(clean=not failure)
+        except OSError as error:
+            failure.append(
+                f"{directory}: not closed cleanly: {error.strerror}; nothing that was acknowledged is lost, and the "
+                "next start looks the logs over"
+            )
     if failure:
         print(f"penstock broker: {failure[0]}", file=sys.stderr)
         return ExitCode.FAILURE

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 from penstock.broker.append_round import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
-from penstock.broker.flush import Flusher
+from penstock.broker.flush import Flusher, sync_all
 from penstock.broker.partition import Partition
 from penstock.broker.topic_table import Topic, TopicTable
 from penstock.core import limits
@@ -87,9 +87,13 @@ class Node:
         return time.time_ns() // 1_000_000
 
     def check_in_sync_replicas(self, partition: Partition) -> None:
-        """acks=all is refused where too few replicas are in sync to keep its promise."""
-        in_sync = len(self.image.topics_by_id[partition.topic_id].partitions[partition.index].isr)  # type: ignore[index]
-        if in_sync < partition.config.min_insync_replicas:
+        """acks=all is refused where too few replicas are in sync to keep its promise.
+
+        As in Kafka 4, a topic cannot be asked for more of them than it has.
+        """
+        image = self.image.topics_by_id[partition.topic_id].partitions[partition.index]  # type: ignore[index]
+        in_sync = len(image.isr)
+        if in_sync < min(partition.config.min_insync_replicas, len(image.replicas)):
             raise BrokerError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{partition} has {in_sync} replicas in sync; min.insync.replicas is "
@@ -153,7 +157,7 @@ class Node:
         """Everything to disk, so that the next start has nothing to repair; not clean after a failure of the disk."""
         self.flusher.close()
         if clean:
-            self.log_directory.close(self._high_watermarks())
+            self.log_directory.close(self._high_watermarks(), sync_all)
         self.store.close()
 
     def _carry_out(self, change: Change) -> None:
@@ -232,7 +236,7 @@ class Node:
             self.topics.remove(topic.name)
             for partition in topic.partitions:
                 abandoned = self.log_directory.delete(topic.name, partition.index, uuid.uuid4().hex)
-                partition.wake_all()
+                partition.deleted()
                 self._remove_later(abandoned)
 
     def _log_directory_failed(self, error: OSError) -> None:

@@ -59,6 +59,7 @@ class Partition:
         "config",
         "high_watermark",
         "index",
+        "is_deleted",
         "leader_epoch",
         "log",
         "topic_id",
@@ -77,6 +78,7 @@ class Partition:
         self.reconfigure(config)
         self.high_watermark = log.log_end_offset
         self.unflushed_since_ms: int | None = None
+        self.is_deleted = False
         self._staged: list[Append] = []
         self._unseen_bytes = 0  # behind the high watermark: written or staged, not yet readable
         self._waiters: set[Waiter] = set()
@@ -158,7 +160,7 @@ class Partition:
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """A client that knows another leader epoch than ours must look again (KIP-320)."""
-        if current_leader_epoch in (-1, self.leader_epoch):
+        if current_leader_epoch == self.leader_epoch or current_leader_epoch < 0:
             return
         if current_leader_epoch < self.leader_epoch:
             raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH, f"The leader epoch of {self} is {self.leader_epoch}.")
@@ -172,8 +174,9 @@ class Partition:
     def remove_waiter(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
 
-    def wake_all(self) -> None:
+    def deleted(self) -> None:
         """The partition is gone: whoever waits for records shall look again, and learn it."""
+        self.is_deleted = True
         for waiter in tuple(self._waiters):
             waiter.records_arrived(limits.REQUEST_BYTES_MAX)
 

@@ -24,8 +24,15 @@ UNSENT_RESPONSE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 LISTEN_BACKLOG: Final = 1024
 
-# What one compressed batch may unfold to, where the broker has to look inside.
-DECOMPRESSED_BATCH_BYTES_MAX: Final = 256 * 1024 * 1024
+# What one compressed batch may unfold to, where the broker has to look inside. Producers fill batches of a megabyte or
+# so; eight kilobytes of zstd can unfold to hundreds.
+DECOMPRESSED_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
+# Partitions that all fetch sessions together may remember; about 500 bytes each. A client that gets no session for lack
+# of them sends everything every time, and is served all the same.
+FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
 # A fetch session that was not used for so long may make room for a new one.
 FETCH_SESSION_EVICTION_MS: Final = 120_000
+
+# Threads that sync logs when a broker stops.
+SYNC_THREADS_MAX: Final = 16

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 Buffer = bytes | bytearray | memoryview
 
 TEMPORARY_SUFFIX: Final = ".tmp"  # a file of this name is half written and means nothing
+FILE_NAME_BYTES_MAX: Final = 255
 IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 
 # fdatasync leaves out the timestamps of a file, never its length. macOS has only fsync.

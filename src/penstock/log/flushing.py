@@ -31,3 +31,8 @@ class FlushTicket:
             self.fs.write_file(path, content, sync=True)
         if self.directory is not None and not self.small_files:
             self.fs.sync_directory(self.directory)
+
+
+def sync_in_turn(tickets: Sequence[FlushTicket]) -> None:
+    for ticket in tickets:
+        ticket.sync()

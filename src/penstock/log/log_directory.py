@@ -29,6 +29,7 @@ from penstock.log.checkpoints import (
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage, ReportDamage
 from penstock.log.filesystem import File, FileSystem
+from penstock.log.flushing import FlushTicket, sync_in_turn
 from penstock.log.partition_log import PartitionLog
 from penstock.log.segment import SegmentCaches
 
@@ -41,12 +42,25 @@ _CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]*)")
 
 
+SyncAll = Callable[[list[FlushTicket]], None]
+
+
 class LogDirectoryInUse(Exception):
     """Another process holds the lock of the data directory."""
 
 
 class LogDirectory:
-    __slots__ = ("_caches", "_fs", "_lock", "_report_damage", "high_watermarks", "logs", "path", "was_clean")
+    __slots__ = (
+        "_caches",
+        "_checkpointed",
+        "_fs",
+        "_lock",
+        "_report_damage",
+        "high_watermarks",
+        "logs",
+        "path",
+        "was_clean",
+    )
 
     def __init__(self, path: str, fs: FileSystem, caches: SegmentCaches, report_damage: ReportDamage) -> None:
         """Use `open`."""
@@ -54,6 +68,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}  # as the checkpoint had them
         self.was_clean = False
+        self._checkpointed: set[TopicPartition] = set()  # those that a checkpoint on the disk may speak of
         self._fs = fs
         self._caches = caches
         self._report_damage = report_damage
@@ -79,6 +94,7 @@ class LogDirectory:
         recovery_points = directory._read_offsets(names, RECOVERY_POINTS)
         log_start_offsets = directory._read_offsets(names, LOG_START_OFFSETS)
         directory.high_watermarks = directory._read_offsets(names, HIGH_WATERMARKS)
+        directory._checkpointed = {*recovery_points, *log_start_offsets, *directory.high_watermarks}
         if directory.was_clean:
             # Gone before anything is opened: if this process dies now, the next one takes the long way.
             fs.remove_file(f"{path}/{CLEAN_SHUTDOWN_NAME}")
@@ -103,6 +119,8 @@ class LogDirectory:
 
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> PartitionLog:
         """Makes the directory of a new partition and opens its log."""
+        if (topic, partition) in self._checkpointed:
+            self._forget_deleted()
         path = self._partition_path(topic, partition)
         self._fs.make_directory(path)
         self._fs.write_file(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False)
@@ -152,15 +170,34 @@ class LogDirectory:
             (HIGH_WATERMARKS, high_watermarks),
         ):
             self._fs.write_file(f"{self.path}/{name}", encode_offsets(offsets), sync=True)
+        self._checkpointed = {*self.logs, *high_watermarks}
 
-    def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Closes every log and, if all of that reached the disk, marks the shutdown as clean."""
-        for log in self.logs.values():
-            log.close()
+    def close(self, high_watermarks: Mapping[TopicPartition, int], sync_all: SyncAll = sync_in_turn) -> None:
+        """Closes every log and, if all of that reached the disk, marks the shutdown as clean.
+
+        `sync_all` syncs the tickets it is given, all of them, or raises; it may use threads, which are not known here.
+        """
+        tickets = [(log, log.begin_close()) for log in self.logs.values()]
+        sync_all([ticket for _, ticket in tickets if ticket.files or ticket.small_files or ticket.directory])
+        for log, ticket in tickets:
+            log.finish_close(ticket)
         self.write_checkpoints(high_watermarks)
         self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT, sync=True)
         self.logs.clear()
         self._lock = None
+
+    def _forget_deleted(self) -> None:
+        """Takes partitions that are no more out of the checkpoints.
+
+        They go by name: what they say of a deleted topic would be believed of the next one that takes its name.
+        """
+        names = self._fs.list_directory(self.path)
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
+            offsets = self._read_offsets(names, name)
+            kept = {key: offset for key, offset in offsets.items() if key in self.logs}
+            if len(kept) < len(offsets):
+                self._fs.write_file(f"{self.path}/{name}", encode_offsets(kept), sync=True)
+        self._checkpointed &= self.logs.keys()
 
     def _partition_path(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"

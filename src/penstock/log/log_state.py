@@ -47,7 +47,7 @@ class LogState:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self._tell_damage = report_damage
-        self._reported: set[tuple[str, int]] = set()
+        self._reported: set[Damage] = set()
 
     @property
     def active(self) -> Segment:
@@ -82,10 +82,9 @@ class LogState:
         return self.log_end_offset if upper_offset is None else upper_offset
 
     def report(self, damage: Damage) -> None:
-        """Tells the operator, once for each place."""
-        place = (damage.file, damage.position)
-        if place not in self._reported:
-            self._reported.add(place)
+        """Tells the operator, once."""
+        if damage not in self._reported:
+            self._reported.add(damage)
             self._tell_damage(damage)
 
     def examine_segment(self, number: int) -> Examination:
@@ -99,6 +98,8 @@ class LogState:
 
     def report_regions(self, segment: Segment) -> None:
         for region in segment.damage:
+            if region.next_offset <= self.log_start_offset:
+                continue  # Nobody can ask for these offsets any more.
             reason = f"offsets {region.first_offset} to {region.next_offset - 1}: {region.reason}"
             self.report(Damage(segment.log_path, region.start, region.end - region.start, reason))
 

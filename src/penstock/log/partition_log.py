@@ -12,7 +12,7 @@ from __future__ import annotations
 from penstock.log.appender import LogAppender
 from penstock.log.config import LogConfig
 from penstock.log.damage import ReportDamage
-from penstock.log.filesystem import File, FileSystem
+from penstock.log.filesystem import FILE_NAME_BYTES_MAX, File, FileSystem
 from penstock.log.flushing import FlushTicket
 from penstock.log.leader_epochs import LeaderEpochs
 from penstock.log.log_state import LogState
@@ -133,6 +133,14 @@ class PartitionLog:
         found = self._time_lookup.newest()
         return None if found is None else self._reader.slice_of(found)
 
+    @property
+    def has_unflushed_sealed_segment(self) -> bool:
+        """Whether a segment was rolled that is not on the disk yet.
+
+        Flushing it moves the recovery point, which bounds what is scanned after a crash.
+        """
+        return self.recovery_point < self._state.active.base_offset
+
     def begin_flush(self) -> FlushTicket:
         """Takes note of everything written so far that may not be on the disk. Sync the ticket, then complete it."""
         state, appender = self._state, self._appender
@@ -190,6 +198,8 @@ class PartitionLog:
         position, end_offset = self._reader.end_before(number, offset)
         state.drop_segments(number + 1, len(state.segments))
         segment.file.truncate(position)
+        segment.file.sync()  # or a power failure brings back what another replica has overruled
+        state.fs.sync_directory(state.directory)
         segment.size = position
         state.log_end_offset = end_offset
         state.log_start_offset = min(state.log_start_offset, end_offset)
@@ -201,21 +211,30 @@ class PartitionLog:
         appender.producers = restore_producers(state, appender.snapshots, 0)
         appender.reset()
 
-    def close(self) -> None:
-        """Leaves everything on the disk that a quick opening needs. The log must not be used afterwards."""
+    def begin_close(self) -> FlushTicket:
+        """Writes what a quick opening needs. Sync the ticket, then `finish_close`; nothing may be appended any more."""
         state, appender = self._state, self._appender
         assert not appender.has_staged, "closing over staged batches"
-        end_offset = state.log_end_offset
-        if self.recovery_point < end_offset or appender.epochs_changed or appender.directory_changed:
-            for segment in state.segments:
-                segment.save_indexes()
-            if end_offset not in appender.snapshots and end_offset > state.log_start_offset:
-                snapshot = encode_snapshot(appender.producers)
-                state.fs.write_file(snapshot_path(state.directory, end_offset), snapshot, sync=False)
-                remove_stale(state, [*appender.snapshots, end_offset])
-            self.flush()
         for segment in state.segments:
+            segment.save_indexes()
+        end_offset = state.log_end_offset
+        if end_offset not in appender.snapshots and end_offset > state.log_start_offset:
+            snapshot = encode_snapshot(appender.producers)
+            state.fs.write_file(snapshot_path(state.directory, end_offset), snapshot, sync=False)
+            remove_stale(state, [*appender.snapshots, end_offset])
+        return self.begin_flush()
+
+    def finish_close(self, ticket: FlushTicket) -> None:
+        """The log must not be used afterwards."""
+        self.complete_flush(ticket)
+        for segment in self._state.segments:
             segment.forget_files()
+
+    def close(self) -> None:
+        """All three steps of closing, for whoever may wait."""
+        ticket = self.begin_close()
+        ticket.sync()
+        self.finish_close(ticket)
 
     def move_aside(self, suffix: str) -> str:
         """Renames the directory, so that its name is free at once; the caller removes what the new name holds.
@@ -225,6 +244,8 @@ class PartitionLog:
         state = self._state
         for segment in state.segments:
             segment.forget_files()
-        target = f"{state.directory}.{suffix}"
+        parent, _, name = state.directory.rpartition("/")
+        # A long topic's name leaves no room for the suffix; the suffix alone tells the directories apart.
+        target = f"{parent}/{name[: FILE_NAME_BYTES_MAX - len(suffix) - 1]}.{suffix}"
         state.fs.rename(state.directory, target)
         return target

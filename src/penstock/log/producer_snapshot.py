@@ -1,7 +1,11 @@
 """Producer state as a file, in Kafka's format: `<offset>.snapshot` holds the state before that offset.
 
-Owns: the bytes, which snapshot to believe, and which to keep. As Kafka's, a snapshot remembers only the last batch of
-each producer.
+Owns: the bytes, which snapshot to believe, and which to keep.
+
+Kafka writes one entry a producer, its last batch. Here a producer has one entry for each batch that is remembered,
+oldest first: a producer may have five in flight when the broker stops, and the repeat of every one of them must be
+recognised afterwards. Kafka reads that too, because a later entry replaces an earlier one of the same producer.
+
 Must never know: the rules of sequences.
 """
 
@@ -14,7 +18,7 @@ from crc32c import crc32c
 
 from penstock.log.damage import Damage
 from penstock.log.log_state import LogState
-from penstock.log.producer_state import ProducerEntry, ProducerState, WrittenBatch
+from penstock.log.producer_state import BATCHES_KEPT, ProducerEntry, ProducerState, WrittenBatch
 from penstock.log.segment import SNAPSHOT_SUFFIX, offset_name
 
 SNAPSHOTS_KEPT: Final = 3
@@ -27,25 +31,25 @@ _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
 _NO_SEQUENCE: Final = -1
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
+_NO_BATCH: Final = WrittenBatch(_NO_SEQUENCE, _NO_SEQUENCE, -1, -1)
 
 
 def encode(state: ProducerState) -> bytes:
-    parts = [_COUNT.pack(len(state.entries))]
-    for producer_id, entry in state.entries.items():
-        last = entry.batches[-1] if entry.batches else WrittenBatch(_NO_SEQUENCE, _NO_SEQUENCE, -1, -1)
-        parts.append(
-            _ENTRY.pack(
-                producer_id,
-                entry.epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.last_offset - last.base_offset,
-                entry.last_seen_ms,
-                entry.coordinator_epoch,
-                entry.current_transaction_first_offset,
-            )
+    parts = [
+        _ENTRY.pack(
+            producer_id,
+            entry.epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.last_offset - batch.base_offset,
+            entry.last_seen_ms,
+            entry.coordinator_epoch,
+            entry.current_transaction_first_offset,
         )
-    body = b"".join(parts)
+        for producer_id, entry in state.entries.items()
+        for batch in entry.batches or (_NO_BATCH,)
+    ]
+    body = _COUNT.pack(len(parts)) + b"".join(parts)
     return _HEADER.pack(_VERSION, crc32c(body)) + body
 
 
@@ -63,10 +67,12 @@ def decode(content: bytes) -> ProducerState | None:
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_in_transaction = (
             fields
         )
-        batches: tuple[WrittenBatch, ...] = ()
+        earlier = state.entries.get(producer_id)
+        batches = earlier.batches if earlier is not None and earlier.epoch == epoch else ()
         if last_sequence != _NO_SEQUENCE:
             first_sequence = (last_sequence - delta) & _SEQUENCE_MASK
-            batches = (WrittenBatch(first_sequence, last_sequence, last_offset - delta, last_offset),)
+            batch = WrittenBatch(first_sequence, last_sequence, last_offset - delta, last_offset)
+            batches = (*batches[1 - BATCHES_KEPT :], batch)
         state.entries[producer_id] = ProducerEntry(epoch, batches, timestamp, coordinator_epoch, first_in_transaction)
     return state
 

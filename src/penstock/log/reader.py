@@ -168,11 +168,8 @@ class LogReader:
         if position < segment.unverified_end:
             self._verify(number, position, witness, offset, 0)
         found = find_batch(segment.file, position, limit, offset, witness)
-        if found is not None:
-            if found[1].base_offset > offset and self._state.config.contiguous_offsets:
-                raise BatchAnomaly(found[0], f"offset {offset} is missing, or the index skipped it")
-            if found[0] - position > _WALK_BYTES_MAX and not segment.examined:
-                raise BatchAnomaly(found[0], "the index lacks entries")
+        if found is not None and found[0] - position > _WALK_BYTES_MAX and not segment.examined:
+            raise BatchAnomaly(found[0], "the index lacks entries")
         return found
 
     def _anchor(self, segment: Segment, offset: int) -> tuple[int, int | None]:

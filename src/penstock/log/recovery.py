@@ -175,9 +175,11 @@ def _drop_empty_tail(state: LogState, examined: dict[int, Examination], recovery
     last = len(state.segments) - 1
     while last - 1 in examined and examined[last].good_end == 0:
         before = examined[last - 1]
-        if before.end_offset == state.segments[last].base_offset or before.end_offset < recovery_point:
-            break
         empty = state.segments[last]
+        if before.end_offset == empty.base_offset or before.end_offset < recovery_point:
+            break
+        if empty.base_offset <= state.log_start_offset:
+            break  # What lies before it was deleted; see `_settle_start`.
         state.report(Damage(empty.log_path, 0, empty.size, "no batch in it is whole", removed=True))
         state.drop_segments(last, last + 1)
         del examined[last]
@@ -203,6 +205,7 @@ def _settle_end(state: LogState, found: Examination, clean_shutdown: bool, recov
         if was_flushed:
             reason += f"; the log had been flushed up to offset {recovery_point}"
         segment.file.truncate(position)
+        segment.file.sync()  # or another power failure mixes these bytes with what is written in their place
         segment.size = position
         state.report(Damage(segment.log_path, position, length, reason, removed=True))
         return False

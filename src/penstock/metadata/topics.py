@@ -86,8 +86,10 @@ def decide_creations(
     decisions: dict[str, TopicCreated | BrokerError] = {}
     names_by_key: dict[str, str] = {}
     partition_count = 0
-    for topic in wanted:
+    for position, topic in enumerate(wanted):
         try:
+            # Before anything is looked at: a request of a million hopeless topics must not keep the broker busy.
+            _check_partitions_per_change(position + 1)
             if topic.name in decisions:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"Topic {_shown(topic.name)!r} is given twice.")
             change = decide_creation(image, topic, defaults, new_topic_id())
@@ -106,7 +108,7 @@ def decide_creation(image: ClusterImage, wanted: NewTopic, defaults: TopicDefaul
     """The topic that would come into being, or the BrokerError that says why not."""
     name = validate_topic_name(wanted.name)
     if name == CLUSTER_METADATA_TOPIC:
-        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is reserved for the cluster's own metadata.")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is reserved for the cluster's own metadata.")
     if name in image.topics:
         raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists.")
     colliding = image.colliding_topic(name)

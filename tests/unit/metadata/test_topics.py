@@ -69,7 +69,7 @@ def test_a_topic_gets_what_was_asked_for() -> None:
     ("wanted", "code"),
     [
         (NewTopic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic("__cluster_metadata"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
         (NewTopic("orders"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (NewTopic("new", partition_count=0), ErrorCode.INVALID_PARTITIONS),
         (NewTopic("new", partition_count=-2), ErrorCode.INVALID_PARTITIONS),

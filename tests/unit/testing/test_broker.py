@@ -145,6 +145,16 @@ def test_a_broker_ends_when_the_process_that_started_it_is_killed(tmp_path: Path
         time.sleep(0.05)
 
 
+def test_a_temporary_directory_goes_with_its_broker() -> None:
+    broker = Broker()
+    broker.start()
+    data_dir = broker.data_dir
+    broker.stop()
+    assert data_dir.is_dir()
+    del broker
+    assert not data_dir.exists()
+
+
 def test_settings_of_the_environment_do_not_reach_a_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PENSTOCK_LOG_DIRS", str(tmp_path / "production"))
     with Broker() as broker:

@@ -9,11 +9,12 @@ from penstock.protocol.definitions.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from penstock.protocol.error_codes import BrokerError
+from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
 def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
+    deleted: list[DeleteRecordsPartitionResult] = []
     for topic in request.topics:
         results: list[DeleteRecordsPartitionResult] = []
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
@@ -23,7 +24,15 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteReco
             try:
                 partition = context.node.topics.partition(topic.name, wanted.partition_index)
                 result.low_watermark = partition.delete_records_before(wanted.offset)
+                deleted.append(result)
             except BrokerError as error:
                 result.error_code = error.code
-    context.node.log_starts_changed()
+    if deleted:
+        try:
+            context.node.log_starts_changed()
+        except OSError:
+            # The records are gone for now, but a restart may bring them back: that is no success.
+            for result in deleted:
+                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                result.low_watermark = -1
     return response

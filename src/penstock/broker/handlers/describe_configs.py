@@ -31,11 +31,17 @@ if TYPE_CHECKING:
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
+    asked_before: set[object] = set()
     for resource in request.resources:
-        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
-        response.results.append(result)
         # No keys at all and an empty list of keys both ask for everything, as in Kafka.
         wanted = frozenset(resource.configuration_keys or ())
+        question = (resource.resource_type, resource.resource_name, wanted)
+        if question in asked_before:
+            # Answered once, so that a small request cannot cause a huge answer.
+            continue
+        asked_before.add(question)
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        response.results.append(result)
         try:
             rows = _rows(ConfigResource(resource.resource_type, resource.resource_name), context.node)
             result.configs = [_shown(row, request) for row in rows if not wanted or row.name in wanted]

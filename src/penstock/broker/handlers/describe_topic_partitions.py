@@ -1,8 +1,9 @@
 """DescribeTopicPartitions: topics with their partitions, a page at a time (KIP-966).
 
-Topics come in the order of their names. A page holds at most `response_partition_limit` partitions, and never more than
-`max.request.partition.size.limit`; `next_cursor` names the first partition that did not fit. A request without topics
-asks for all of them. Eligible leader replicas are not tracked here: both lists are empty. Versions: 0.
+Topics come in the order of their names. A page holds at most `response_partition_limit` partitions, never more than
+`max.request.partition.size.limit`, and never less than one; `next_cursor` names the first partition that did not fit. A
+request without topics asks for all of them. Eligible leader replicas are not tracked here: both lists are empty.
+Versions: 0.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     image = context.node.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
     cursor = request.cursor
-    if request.response_partition_limit < 1 or (cursor is not None and cursor.partition_index < 0):
+    if cursor is not None and cursor.partition_index < 0:
         return _refused(names, ErrorCode.INVALID_REQUEST)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    room = min(request.response_partition_limit, context.node.config.max_request_partition_size_limit)
+    room = max(1, min(request.response_partition_limit, context.node.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0

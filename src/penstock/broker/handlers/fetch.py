@@ -69,11 +69,11 @@ class _Fetch:
     def _open(self, request: FetchRequest) -> Iterable[FetchPosition]:
         """Resolves the session; afterwards the request itself is not needed any more."""
         sessions = self.node.fetch_sessions
-        if request.session_epoch > INITIAL_EPOCH:
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             session = sessions.resume(
                 request.session_id, request.session_epoch, self._uses_topic_ids, self.node.now_ms()
             )
-            session.update(self._requested(request), self._forgotten(request))
+            sessions.update(session, self._requested(request), self._forgotten(request))
             self._session = session
             self._is_incremental = True
             return session

@@ -1,7 +1,8 @@
 """InitProducerId: an id for an idempotent producer, which nobody had before and nobody will get again.
 
 An idempotent producer that asks to go on with an old id (version 3, KIP-360) gets a new one too: without a
-transactional id nothing ties the two together. A transactional id is INVALID_REQUEST, because this broker does not
+transactional id nothing ties the two together. An id without an epoch, or an epoch without an id, is INVALID_REQUEST. A
+transactional id is INVALID_REQUEST, because this broker does not
 coordinate transactions. Versions: 0 to 5.
 """
 
@@ -13,7 +14,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
 def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
+    if request.transactional_id is not None or (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refused(ErrorCode.INVALID_REQUEST)
     try:
         producer_id = context.node.store.allocate_producer_id()

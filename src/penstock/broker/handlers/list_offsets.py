@@ -2,13 +2,14 @@
 
 Special timestamps: -1 the end (the high watermark, or the last stable offset for read_committed), -2 the start, -3 the
 record with the largest timestamp (KIP-734), -4 the start of what is held locally, -5 and -6 the borders of tiered
-storage, which this broker does not have.
+storage, which this broker does not have. Each is UNSUPPORTED_VERSION in a version that is older than it.
 
 Versions: 1 to 11.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import IntEnum
 from typing import Final
 
@@ -42,8 +43,20 @@ class _Special(IntEnum):
     EARLIEST_PENDING_UPLOAD = -6
 
 
+# The first version in which each of the later ones may be asked for.
+_SINCE: Final[dict[int, int]] = {
+    _Special.MAX_TIMESTAMP: 7,
+    _Special.EARLIEST_LOCAL: 8,
+    _Special.LATEST_TIERED: 9,
+    _Special.EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
 def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     response = ListOffsetsResponse()
+    times_named = Counter(
+        (topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions
+    )
     for topic in request.topics:
         answers: list[ListOffsetsPartitionResponse] = []
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -51,6 +64,10 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsR
             answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             answers.append(answer)
             try:
+                if times_named[topic.name, wanted.partition_index] > 1:
+                    raise BrokerError(ErrorCode.INVALID_REQUEST, "Each partition may be named once only.")
+                if context.api_version < _SINCE.get(wanted.timestamp, 0):
+                    raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
                 partition = context.node.topics.partition(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 _look_up(partition, wanted, request.isolation_level == READ_COMMITTED, answer)
