@@ -1,9 +1,9 @@
 """Every code block of the documentation runs.
 
 A page is one story: its blocks run in order, in one empty directory. `sh` blocks run under bash and must succeed;
-`python` blocks run as programs, or under pytest if they define tests. What a block started in the background is stopped,
-by process group, when its page is through. A block in another language, or in none, is output or a sketch and is not
-run; the test at the end says how many there may be.
+`python` blocks run as programs, or under pytest if they define tests. What a block started in the background is
+stopped, by process group, when its page is through. A block in another language, or in none, is output or a sketch and
+is not run; the test at the end says how many there may be.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from penstock.bench.topics import create_topic
 
 _LEADER_ACKS: dict[str, str | int | bool] = {"acks": "1"}
 _IDEMPOTENT: dict[str, str | int | bool] = {"acks": "all", "enable.idempotence": True}
-# A client whose queue is full waits a second by default before it fetches again: a quick one would sleep most of the time,
+# A client whose queue is full waits a second by default before it fetches again: a quick one would mostly sleep,
 # and the figure would be librdkafka's sleep.
 _QUICK_READER: dict[str, str | int | bool] = {"fetch.queue.backoff.ms": 10}
 # A record in a batch carries a few bytes of its own, and logs come with indexes.
