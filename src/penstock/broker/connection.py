@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         transport_socket = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self._sender = Sender(transport_socket, self._node.loop, self._drained, self._lost)
+        self._sender = Sender(transport_socket, self._node.loop, self._drained, self.close)
         self.last_active = self._node.loop.time()
         self._server.opened(self)
 
@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         self._send_answers()
         if self._failure is not None:
             # After the answers to what came before it: an append that was acknowledged to nobody would be sent again.
-            self._fail(self._failure)
+            self.close(self._failure)
 
     def _handle(self, frame: memoryview) -> None:
         api_key, version, correlation_id, client_id, position = read_request_header(frame, 0, len(frame))
@@ -226,18 +226,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._reading_paused:
             self._resume_reading()
 
-    def _lost(self) -> None:
-        self.close()
-
     def _hang_up(self, reason: str) -> None:
         """Asked for by a handler; what was asked before that request is still answered."""
         if self._handling:
             self._failure = reason
         else:
-            self._fail(reason)
-
-    def _fail(self, reason: str) -> None:
-        self.close(reason)
+            self.close(reason)
 
 
 def _joined(chunks: list[Any]) -> list[Any]:
