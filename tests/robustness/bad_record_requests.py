@@ -147,9 +147,9 @@ PRODUCE_CASES: Final = (
     produce(
         "transactional without a transactional id",
         lambda: encode_batch(ONE, attributes=TRANSACTIONAL, producer=(5, 0, 0)),
-        E.INVALID_TXN_STATE,
+        E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ),
-    Case("produce: transactional without a transaction", _without_transaction, E.INVALID_TXN_STATE),
+    Case("produce: transactional without a transaction", _without_transaction, E.INVALID_PRODUCER_ID_MAPPING),
     Case("produce: no key in a compacted topic", _no_key, E.INVALID_RECORD),
     Case("produce: larger than max.message.bytes", _too_large, E.MESSAGE_TOO_LARGE),
     Case("produce: more in-sync replicas wanted than the topic has", _too_few_replicas, OK),

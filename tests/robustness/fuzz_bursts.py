@@ -36,6 +36,10 @@ SENTINEL_CORRELATION_ID: Final = 0x5E47
 _WRONG_SIZES: Final = (-1, -(2**31), 2**31 - 1, REQUEST_BYTES_MAX + 1, REQUEST_BYTES_MAX, 1 << 20)
 _PRODUCE: Final = 0
 _FETCH: Final = 1
+# Answered when the other members of the group have done their part, which may be never.
+_WAIT_FOR_OTHERS: Final = frozenset({11, 14})  # JoinGroup, SyncGroup
+# Answered when what they say is in a log: OffsetCommit, Heartbeat, LeaveGroup, the transactional ones, ...
+_WAIT_FOR_A_LOG: Final = frozenset({_PRODUCE, 8, 12, 13, 22, 24, 25, 26, 27, 28, 42, 47, 68})
 _BROKER_RESOURCES: Final = (4, 8, 16, 32)
 
 
@@ -45,7 +49,7 @@ class Outcome(Enum):
     ANSWERED = "answered"
     CLOSED = "closed the connection"
     SILENT = "wanted no answer"  # acks=0: nothing, or a closed connection where it failed
-    PARKED = "were left waiting"  # a fetch with a long wait, whose peer goes away
+    PARKED = "were left waiting"  # a fetch with a long wait, or a member of a group, whose peer goes away
     UNFINISHED = "were never finished"  # fewer bytes than announced, then the end
 
 
@@ -143,13 +147,15 @@ def judged(content: bytes, *, is_spoiled: bool) -> Frame | None:
     if not _is_bearable(request):
         return None
     outcome = Outcome.ANSWERED
-    may_wait = api_key == _PRODUCE
+    may_wait = api_key in _WAIT_FOR_A_LOG
     if api_key == _PRODUCE and request.acks == 0:
         outcome = Outcome.SILENT
     if api_key == _FETCH and request.max_wait_ms > 0:
         may_wait = True
         if request.max_wait_ms > WAIT_MS_MAX:
             outcome = Outcome.PARKED
+    if api_key in _WAIT_FOR_OTHERS:
+        outcome = Outcome.PARKED
     return Frame(content, outcome, api_key, version, correlation_id, may_wait, is_spoiled)
 
 

@@ -36,7 +36,7 @@ CASES: Final = (
 
 NEVER_OPENED: Final = "this broker never opens a record that it need not open: the header and its CRC are checked"
 NOT_FORESEEN: Final = "Apache Kafka meets an exception that it does not foresee; this broker says what is wrong"
-NO_TRANSACTIONS: Final = "this broker has no transactions, so none can be open"
+NOT_VERIFIABLE: Final = "Apache Kafka says that it could not ask the coordinator; here the coordinator was asked"
 
 DELIBERATE: Final[Mapping[str, tuple[Outcome, str]]] = {
     "produce: no records": (NO_ANSWER, NOT_FORESEEN),
@@ -48,8 +48,7 @@ DELIBERATE: Final[Mapping[str, tuple[Outcome, str]]] = {
     "produce: no gzip under the gzip flag": (E.UNKNOWN_SERVER_ERROR, NEVER_OPENED),
     "produce: a record longer than its batch": (E.INVALID_RECORD, NEVER_OPENED),
     "produce: a producer without an epoch": (E.NONE, "without an epoch nothing protects a producer from its past"),
-    "produce: transactional without a transactional id": (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS),
-    "produce: transactional without a transaction": (E.NOT_ENOUGH_REPLICAS, NO_TRANSACTIONS),
+    "produce: transactional without a transaction": (E.NOT_ENOUGH_REPLICAS, NOT_VERIFIABLE),
     "fetch: less than no room": (E.UNKNOWN_SERVER_ERROR, NOT_FORESEEN),
     "fetch: isolation level 7": (E.UNKNOWN_SERVER_ERROR, NOT_FORESEEN),
     "grow: to 2^31-1": (E.UNKNOWN_SERVER_ERROR, NOT_FORESEEN),

@@ -15,9 +15,10 @@ from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
 from penstock.log.memory_filesystem import MemoryFileSystem
 from penstock.log.partition_log import PartitionLog
+from penstock.log.transaction_index import AbortedTransaction
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import parse_header
-from tests.unit.log.stored_batches import NOW_MS, append, make_batch, open_log, split
+from tests.unit.log.stored_batches import NOW_MS, append, make_batch, make_marker, open_log, split
 
 DIRECTORY = "data/topic-0"
 FLIPS = 10_000
@@ -28,7 +29,7 @@ Written = dict[int, bytes]
 
 
 def write_log(fs: MemoryFileSystem, config: LogConfig, batches: int, seed: int) -> tuple[PartitionLog, Written]:
-    """Batches of two producers and three leader epochs, over several segments."""
+    """Batches and transactions of two producers and three leader epochs, over several segments."""
     random = Random(seed)
     log = open_log(fs, DIRECTORY, config)
     written: Written = {}
@@ -40,7 +41,12 @@ def write_log(fs: MemoryFileSystem, config: LogConfig, batches: int, seed: int) 
         if producer_id >= 0:
             sequences[producer_id] += count
         payload = random.randbytes(random.randrange(20, 400))
-        batch = make_batch(payload, count, NOW_MS + random.randrange(10) + 5 * number, producer)
+        timestamp = NOW_MS + random.randrange(10) + 5 * number
+        if producer_id >= 0 and random.random() < 0.3:
+            sequences[producer_id] -= count
+            batch = make_marker(producer_id, 0, committed=random.random() < 0.3)
+        else:
+            batch = make_batch(payload, count, timestamp, producer, transactional=producer_id >= 0)
         base_offset, content = append(log, batch, leader_epoch=3 * number // batches)
         written[base_offset] = content
         if number == batches // 2:
@@ -91,9 +97,14 @@ def look_up(log: PartitionLog, written: Written, random: Random) -> None:
         assert newest.read() == written[newest.first_batch.base_offset]
 
 
+def transactions_of(log: PartitionLog) -> tuple[int | None, list[AbortedTransaction]]:
+    return log.first_unstable_offset, log.aborted_transactions(0, log.log_end_offset)
+
+
 def flip(fs: MemoryFileSystem, random: Random) -> str:
     names = fs.list_directory(DIRECTORY)
-    kind = random.choice([".log", ".log", ".log", ".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"])
+    kinds = [".log", ".log", ".log", ".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"]
+    kind = random.choice([*kinds, ".txnindex", "transaction-index-checkpoint"])
     path = f"{DIRECTORY}/{random.choice([name for name in names if name.endswith(kind)])}"
     content = bytearray(fs.read_file(path))
     if not content:
@@ -112,6 +123,7 @@ def test_no_flipped_bit_is_served(seed: int, closed: bool) -> None:
     fs = MemoryFileSystem()
     log, written = write_log(fs, CONFIG, 60, seed)
     recovery_point, log_end_offset = log.recovery_point, log.log_end_offset
+    transactions = transactions_of(log)
     if closed:
         log.close()
         recovery_point = log_end_offset
@@ -121,6 +133,8 @@ def test_no_flipped_bit_is_served(seed: int, closed: bool) -> None:
         damage: list[Damage] = []
         try:
             log = open_log(harmed, DIRECTORY, CONFIG, clean=closed, recovery_point=recovery_point, damage=damage)
+            if not any(".log" in flip or "leader-epoch" in flip for flip in flips):
+                assert transactions_of(log) == transactions, "the log is whole, so all that is derived from it is"
             served, refused = consume(log, written, random)
             look_up(log, written, random)
             assert served == set(written) or damage, "batches are missing and nothing was reported"

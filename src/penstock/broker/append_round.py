@@ -30,11 +30,11 @@ class AppendRound:
         self._pending.append(pending)
 
     def write(self) -> None:
-        if not self._pending:
-            return
-        partitions, self._partitions = self._partitions, set()
-        pending, self._pending = self._pending, []
-        for partition in partitions:
-            partition.write_staged()
-        for acknowledgement in pending:
-            acknowledgement.written()
+        """Until nothing is staged: what one append set in motion may be another one, such as a transaction's end."""
+        while self._pending:
+            partitions, self._partitions = self._partitions, set()
+            pending, self._pending = self._pending, []
+            for partition in partitions:
+                partition.write_staged()
+            for acknowledgement in pending:
+                acknowledgement.written()

@@ -96,9 +96,12 @@ class BatchRules:
 
 
 def validated_batch(
-    records: memoryview | None, rules: BatchRules, api_version: int, now_ms: int
+    records: memoryview | None, rules: BatchRules, api_version: int, now_ms: int, in_transaction: bool = False
 ) -> tuple[memoryview, BatchHeader]:
-    """The one batch in `records`, as the log shall keep it; raises BrokerError with Kafka's code where it may not."""
+    """The one batch in `records`, as the log shall keep it; raises BrokerError with Kafka's code where it may not.
+
+    `in_transaction` says that the request named a transactional id, and that the coordinator was asked about it.
+    """
     header = _only_batch(records)
     assert records is not None
     if header.size > rules.max_message_bytes:
@@ -109,7 +112,7 @@ def validated_batch(
     if not crc_holds(records, header):
         raise _corrupt("The batch's CRC does not match its content.")
     if not _is_plain(header):
-        _check_header(header, api_version)
+        _check_header(header, api_version, in_transaction)
     if rules.must_open(header, now_ms):
         _check_records(records, header, rules, now_ms)
     batch = records
@@ -155,7 +158,7 @@ def _is_plain(header: BatchHeader) -> bool:
     )
 
 
-def _check_header(header: BatchHeader, api_version: int) -> None:
+def _check_header(header: BatchHeader, api_version: int, in_transaction: bool) -> None:
     if header.base_offset != 0:
         raise _invalid(f"A producer's batch starts at offset 0, not at {header.base_offset}.")
     if header.records_count <= 0 or header.last_offset_delta != header.records_count - 1:
@@ -165,7 +168,12 @@ def _check_header(header: BatchHeader, api_version: int) -> None:
     if header.is_control:
         raise _invalid("Control batches are the broker's to write.")
     if header.is_transactional:
-        raise BrokerError(ErrorCode.INVALID_TXN_STATE, "The batch belongs to a transaction, and none is open.")
+        if not in_transaction:
+            raise BrokerError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transaction's batch needs a transactional id."
+            )
+        if header.producer_id == NO_PRODUCER_ID:
+            raise _invalid("A transaction's batch needs a producer id.")
     if header.producer_id > NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _invalid("A batch with a producer id needs an epoch and a sequence.")
     if header.compression > Compression.ZSTD:

@@ -36,6 +36,7 @@ class FetchPosition:
         "key",
         "last_fetched_epoch",
         "told_high_watermark",
+        "told_last_stable_offset",
         "told_log_start_offset",
     )
 
@@ -48,6 +49,7 @@ class FetchPosition:
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
         self.told_high_watermark = -1
+        self.told_last_stable_offset = -1
         self.told_log_start_offset = -1
 
 

@@ -99,7 +99,7 @@ async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    node = _open_node(config, directory, loop, on_fatal)
+    node = open_node(config, directory, loop, on_fatal)
     host, port = _advertised(config, bound)
     node.announce(host, port)
     node.open_topics()
@@ -113,6 +113,8 @@ async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on
     gc.set_threshold(50_000, 20, 100)
     _write_runtime_file(directory, host, port)
     on_ready(host, port)
+    # After the first client may have been told that the broker is there: nobody who starts one waits for this.
+    loop.call_soon(node.resume_transactions)
     try:
         await stopped.wait()
     finally:
@@ -132,7 +134,7 @@ async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on
     return ExitCode.OK
 
 
-def _open_node(
+def open_node(
     config: BrokerConfig, directory: Path, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[str], None]
 ) -> Node:
     try:

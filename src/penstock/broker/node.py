@@ -14,6 +14,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker.append_round import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
@@ -40,9 +41,16 @@ from penstock.metadata.image import (
 )
 from penstock.metadata.store_local import LocalStore
 from penstock.metadata.topic_config import TopicConfig
+from penstock.metadata.topics import TRANSACTION_STATE_TOPIC
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
+if TYPE_CHECKING:
+    from penstock.broker.group_coordinator import GroupCoordinator
+    from penstock.broker.transaction_coordinator import TransactionCoordinator
+
 logger = logging.getLogger(__name__)
+
+_CHANGES_OF_TOPICS: Final = (TopicCreated, TopicDeleted, PartitionsAdded)
 
 
 class Node:
@@ -71,6 +79,8 @@ class Node:
             # Only has to be hard to hit by accident; nothing is protected by it.
             lambda: random.randint(1, (1 << 31) - 1),  # noqa: S311
         )
+        self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
 
     # What handlers ask
 
@@ -81,6 +91,31 @@ class Node:
     @property
     def broker_id(self) -> BrokerId:
         return self.store.node_id
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """Built when the first client asks for a group, so that a broker without any starts without its code."""
+        if self._groups is None:
+            from penstock.broker.group_coordinator import GroupCoordinator
+
+            self._groups = GroupCoordinator(self)
+        return self._groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """Built when the first client asks for a transaction, or an earlier one may be unfinished."""
+        if self._transactions is None:
+            from penstock.broker.transaction_coordinator import TransactionCoordinator
+
+            self._transactions = TransactionCoordinator(self)
+        return self._transactions
+
+    def resume_transactions(self) -> None:
+        """What a stop or a crash left open must end some day, or its readers would wait for ever."""
+        if TRANSACTION_STATE_TOPIC in self.topics or any(
+            partition.log.first_unstable_offset is not None for partition in self.topics.partitions()
+        ):
+            self.transactions.resume()
 
     @staticmethod
     def now_ms() -> int:
@@ -141,6 +176,8 @@ class Node:
             ) from error
         for change in changes:
             self._carry_out(change)
+        if self._groups is not None and any(isinstance(change, _CHANGES_OF_TOPICS) for change in changes):
+            self._groups.topics_changed()
 
     def log_starts_changed(self) -> None:
         """Records were deleted: the new starts must survive a restart."""
@@ -155,6 +192,11 @@ class Node:
 
     def close(self, *, clean: bool) -> None:
         """Everything to disk, so that the next start has nothing to repair; not clean after a failure of the disk."""
+        if self._groups is not None:
+            self._groups.close()
+        if self._transactions is not None:
+            self._transactions.close()
+        self.appends.write()
         self.flusher.close()
         if clean:
             self.log_directory.close(self._high_watermarks(), sync_all)

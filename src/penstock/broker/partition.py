@@ -11,7 +11,7 @@ Invariant: no Append is acknowledged unless its bytes were written whole, and sy
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.broker.batch_validation import BatchRules, validated_batch
 from penstock.core import limits
@@ -19,7 +19,13 @@ from penstock.log.flushing import FlushTicket
 from penstock.log.partition_log import PartitionLog
 from penstock.log.reader import LogSlice
 from penstock.metadata.topic_config import TopicConfig
+from penstock.metadata.topics import is_internal
+from penstock.protocol.control_records import TransactionMarker, encode_marker
 from penstock.protocol.error_codes import BrokerError, ErrorCode
+from penstock.protocol.record_batch import BatchHeader
+
+if TYPE_CHECKING:
+    from penstock.coordinator.transaction import ProducerIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +66,7 @@ class Partition:
         "high_watermark",
         "index",
         "is_deleted",
+        "is_internal",
         "leader_epoch",
         "log",
         "topic_id",
@@ -79,6 +86,7 @@ class Partition:
         self.high_watermark = log.log_end_offset
         self.unflushed_since_ms: int | None = None
         self.is_deleted = False
+        self.is_internal = is_internal(topic_name)
         self._staged: list[Append] = []
         self._unseen_bytes = 0  # behind the high watermark: written or staged, not yet readable
         self._waiters: set[Waiter] = set()
@@ -88,21 +96,51 @@ class Partition:
 
     # Appending
 
-    def stage(self, records: memoryview | None, api_version: int, now_ms: int) -> Append:
+    def stage(self, records: memoryview | None, api_version: int, now_ms: int, in_transaction: bool = False) -> Append:
         """Gives one producer's batch its offsets. Its bytes must stay valid until `write_staged`."""
-        batch, header = validated_batch(records, self._rules, api_version, now_ms)
+        batch, header = validated_batch(records, self._rules, api_version, now_ms, in_transaction)
         log_append_time_ms = now_ms if self._rules.log_append_time else -1
         duplicate_of = self.log.producer_state.check(header) if header.producer_id >= 0 else None
         if duplicate_of is not None:
             append = Append(duplicate_of, duplicate_of + header.records_count, log_append_time_ms, duplicate=True)
         else:
-            base_offset = self.log.stage(batch, header, self.leader_epoch, now_ms)
-            append = Append(base_offset, base_offset + header.records_count, log_append_time_ms, duplicate=False)
-            self._unseen_bytes += len(batch)
-            if self.unflushed_since_ms is None:
-                self.unflushed_since_ms = now_ms
+            append = self._stage(batch, header, now_ms, log_append_time_ms)
         self._staged.append(append)
         return append
+
+    def stage_own(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Append:
+        """Gives a batch that this broker made its offsets: it is known to be whole, and comes only once.
+
+        max.message.bytes bounds what producers send; a coordinator's own state is as large as its clients made it.
+        A coordinator may write in a producer's name: its epoch is checked, and its sequences are its own affair.
+        """
+        if header.producer_id >= 0:
+            self.log.producer_state.check_unsequenced(header)
+        append = self._stage(batch, header, now_ms, log_append_time_ms=-1)
+        self._staged.append(append)
+        return append
+
+    def stage_marker(
+        self, producer: ProducerIdentity, marker: TransactionMarker, now_ms: int, *, epoch_must_be_new: bool
+    ) -> Append:
+        """Gives the end of a producer's transaction its offset; an epoch that is an old one here is refused."""
+        producer_id, epoch = producer
+        self.log.producer_state.check_marker(
+            producer_id, epoch, marker.coordinator_epoch, epoch_must_be_new=epoch_must_be_new
+        )
+        # The log remembers ended transactions until it is asked for this, which perhaps no reader ever does.
+        self.log.last_stable_offset(self.high_watermark)
+        batch, header = encode_marker(producer_id, epoch, marker, now_ms)
+        append = self._stage(batch, header, now_ms, log_append_time_ms=-1)
+        self._staged.append(append)
+        return append
+
+    def _stage(self, batch: memoryview, header: BatchHeader, now_ms: int, log_append_time_ms: int) -> Append:
+        base_offset = self.log.stage(batch, header, self.leader_epoch, now_ms)
+        self._unseen_bytes += len(batch)
+        if self.unflushed_since_ms is None:
+            self.unflushed_since_ms = now_ms
+        return Append(base_offset, base_offset + header.records_count, log_append_time_ms, duplicate=False)
 
     def write_staged(self) -> None:
         """Writes what was staged; an Append whose bytes could not be written whole carries the error."""
@@ -144,19 +182,23 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """What `read_committed` readers may see up to."""
-        return self.high_watermark
+        """What `read_committed` readers may see up to: every transaction below it has ended."""
+        return self.log.last_stable_offset(self.high_watermark)
 
-    def read(self, offset: int, bytes_max: int, at_least_one_batch: bool) -> LogSlice | None:
-        """Record batches from `offset` on, below the high watermark; None where there are none yet."""
-        if offset == self.high_watermark:
+    def read(
+        self, offset: int, bytes_max: int, at_least_one_batch: bool, end_offset: int | None = None
+    ) -> LogSlice | None:
+        """Record batches from `offset` on, below the high watermark or a lower end; None where there are none yet."""
+        if end_offset is None:
+            end_offset = self.high_watermark
+        if end_offset <= offset <= self.high_watermark:
             return None
         if offset > self.high_watermark or offset < self.log.log_start_offset:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self} holds offsets {self.log.log_start_offset} to {self.high_watermark}, not {offset}.",
             )
-        return self.log.read(offset, bytes_max, self.high_watermark, at_least_one_batch=at_least_one_batch)
+        return self.log.read(offset, bytes_max, end_offset, at_least_one_batch=at_least_one_batch)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """A client that knows another leader epoch than ours must look again (KIP-320)."""

@@ -22,3 +22,8 @@ class RequestContext:
         self.client_id = client_id
         self.peer = peer
         self.close_connection = close_connection
+
+    @property
+    def client_host(self) -> str:
+        """As members of groups are described: Kafka puts a slash before the address."""
+        return "/" + self.peer.rpartition(":")[0]

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import consume, produce, topic
+from penstock.cli import consume, group, produce, topic
 from penstock.cli.broker import run_broker
 from penstock.cli.command_error import CommandError
 from penstock.cli.options import examples
@@ -26,8 +26,9 @@ _EPILOG: Final = (
         "penstock topic create orders --partitions 3",
         "seq 100 | penstock produce orders",
         "penstock consume orders --from-beginning -e",
+        "penstock group describe billing                      offsets and lag",
     )
-    + "\n\n\b\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 broker unreachable, 4 no such topic,\n"
+    + "\n\n\b\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 broker unreachable, 4 no such topic or group,\n"
     "10-13 the broker could not start, 130 interrupted, 141 output closed. More: docs/cli.md."
 )
 
@@ -47,6 +48,7 @@ def _build() -> typer.Typer:
         _broker
     )
     app.add_typer(topic.build(), name="topic")
+    app.add_typer(group.build(), name="group")
     app.command("produce", epilog=produce.EPILOG)(produce.produce)
     app.command("consume", epilog=consume.EPILOG)(consume.consume)
     app.command(
@@ -78,7 +80,13 @@ def _options_before_the_command(
 def run_app(words: list[str]) -> int:
     """Returns the exit code; failures that people can cause are raised as CommandError."""
     from penstock.client.broker_process import BrokerProcessError
-    from penstock.client.errors import BrokerUnreachable, ClientError, InvalidClientSetting, UnknownTopic
+    from penstock.client.errors import (
+        BrokerUnreachable,
+        ClientError,
+        InvalidClientSetting,
+        UnknownGroup,
+        UnknownTopic,
+    )
 
     command = typer.main.get_command(_build())
     # SIGTERM leaves a command as ctrl-C does: groups are left, offsets committed, an embedded broker released.
@@ -93,7 +101,7 @@ def run_app(words: list[str]) -> int:
         raise CommandError(_usage_message(mistake), ExitCode(mistake.exit_code)) from mistake
     except BrokerUnreachable as failure:
         raise CommandError(str(failure), ExitCode.UNREACHABLE) from failure
-    except UnknownTopic as failure:
+    except (UnknownTopic, UnknownGroup) as failure:
         raise CommandError(str(failure), ExitCode.NOT_FOUND) from failure
     except InvalidClientSetting as failure:
         raise CommandError(str(failure), ExitCode.USAGE) from failure

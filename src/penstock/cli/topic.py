@@ -71,7 +71,7 @@ def create(
     with connected(bootstrap_server, client_properties) as configuration:
         created = True
         try:
-            Admin(configuration).create_topic(
+            Admin.from_librdkafka(configuration).create_topic(
                 chosen, partitions=partitions, replication_factor=replication_factor, config=settings
             )
         except TopicExists:
@@ -93,7 +93,7 @@ def list_topics(
 ) -> None:
     """List the topics, one name a line."""
     with connected(bootstrap_server, client_properties) as configuration:
-        names = Admin(configuration).list_topics()
+        names = Admin.from_librdkafka(configuration).list_topics()
     shown = [name for name in names if not (exclude_internal and name.startswith("__"))]
     if as_json:
         print(json.dumps(shown))
@@ -113,7 +113,7 @@ def describe(
     """Show partitions, replicas and settings of the topics named, or of all."""
     chosen = _topics(names, topic)
     with connected(bootstrap_server, client_properties) as configuration:
-        admin = Admin(configuration)
+        admin = Admin.from_librdkafka(configuration)
         known = admin.list_topics()
         for name in chosen:
             if name not in known:
@@ -150,7 +150,7 @@ def alter(
     if partitions is None and not changes and not delete_config:
         raise usage_error("nothing to alter: give --partitions, --config or --delete-config")
     with connected(bootstrap_server, client_properties) as configuration:
-        admin = Admin(configuration)
+        admin = Admin.from_librdkafka(configuration)
         altered = True
         try:
             admin.require_topic(chosen)
@@ -183,7 +183,7 @@ def delete(
         raise usage_error("no topic named: penstock topic delete TOPIC...")
     outcomes: list[tuple[str, bool]] = []
     with connected(bootstrap_server, client_properties) as configuration:
-        admin = Admin(configuration)
+        admin = Admin.from_librdkafka(configuration)
         known = admin.list_topics()
         missing = [name for name in chosen if name not in known]
         if missing and not if_exists:

@@ -1,4 +1,4 @@
-"""Topics and their settings, asked of and changed at any Kafka broker: a typed face on confluent-kafka's admin client.
+"""Topics and groups, asked of and changed at any Kafka broker: a typed face on confluent-kafka's admin client.
 
 Owns the waiting (every call is bounded by `timeout_s`) and the translation of answers and errors into plain values. It
 must never know who asks, or how answers are shown.
@@ -9,10 +9,22 @@ Invariant: asking about a topic never creates it, whatever the broker's `auto.cr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
-from penstock.client.errors import ClientError, UnknownTopic, from_kafka_error
+from penstock.client.assignment import native
+from penstock.client.errors import (
+    ClientError,
+    CommitRefused,
+    GroupNotEmpty,
+    UnknownGroup,
+    UnknownTopic,
+    from_kafka_error,
+)
+from penstock.client.groups import GroupDescription, GroupListing, GroupMember, PartitionProgress, progress_of
+from penstock.client.records import TopicPartition
+from penstock.client.settings import admin_settings
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -46,9 +58,19 @@ class TopicDescription:
 
 
 class Admin:
-    """`config` is librdkafka's, with `bootstrap.servers` at least."""
+    """`config` is in Kafka's names, with `bootstrap.servers` at least."""
 
     def __init__(self, config: Mapping[str, Any], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._connect(admin_settings(config).librdkafka, timeout_s)
+
+    @classmethod
+    def from_librdkafka(cls, config: Mapping[str, Any], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Self:
+        """With librdkafka's own names, which librdkafka checks."""
+        admin = cls.__new__(cls)
+        admin._connect(config, timeout_s)
+        return admin
+
+    def _connect(self, config: Mapping[str, Any], timeout_s: float) -> None:
         from confluent_kafka import KafkaException, admin
 
         # The binding re-exports its names without saying so, which a type checker takes for private.
@@ -151,6 +173,106 @@ class Admin:
         if name not in names:
             raise unknown_topic(name, names)
 
+    def list_groups(self) -> list[GroupListing]:
+        """Every group that has members or offsets, by name."""
+        future = self._translated("listing groups", lambda: self._client.list_consumer_groups(**self._bounded()))
+        answer = self._answer("listing groups", future)
+        for failure in answer.errors:
+            raise from_kafka_error(failure.args[0], "listing groups") from failure
+        return sorted(
+            (GroupListing(each.group_id, _word(each.state), _word(each.type).lower()) for each in answer.valid),
+            key=lambda group: group.name,
+        )
+
+    def describe_group(self, name: str) -> GroupDescription:
+        """Raises UnknownGroup for one that has neither members nor offsets."""
+        subject = f"group '{name}'"
+        futures = self._translated(subject, lambda: self._client.describe_consumer_groups([name], **self._bounded()))
+        found = self._answer(subject, futures[name])
+        if _word(found.state) == "Dead":
+            raise UnknownGroup(f"{subject} does not exist")
+        members = (
+            GroupMember(
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                host=member.host,
+                partitions=tuple(
+                    sorted(TopicPartition(each.topic, each.partition) for each in member.assignment.topic_partitions)
+                ),
+            )
+            for member in found.members
+        )
+        return GroupDescription(
+            name=found.group_id,
+            state=_word(found.state),
+            protocol=_word(found.type).lower(),
+            assignor=found.partition_assignor,
+            coordinator="" if found.coordinator is None else f"{found.coordinator.host}:{found.coordinator.port}",
+            members=tuple(sorted(members, key=lambda member: member.member_id)),
+        )
+
+    def group_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """What the group has committed."""
+        subject = f"group '{name}'"
+        request = self._api._ConsumerGroupTopicPartitions(name)
+        futures = self._translated(
+            subject, lambda: self._client.list_consumer_group_offsets([request], **self._bounded())
+        )
+        return {
+            TopicPartition(each.topic, each.partition): each.offset
+            for each in self._answer(subject, futures[name]).topic_partitions
+            if each.offset >= 0
+        }
+
+    def group_progress(self, group: GroupDescription) -> list[PartitionProgress]:
+        """How far the group is in every partition that it has to do with."""
+        committed = self.group_offsets(group.name)
+        partitions = {*committed, *(each for member in group.members for each in member.partitions)}
+        return progress_of(group, committed, self.offsets(partitions, "latest"))
+
+    def set_group_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Raises GroupNotEmpty while the group has members: they know better where they are."""
+        subject = f"group '{name}'"
+        request = self._api._ConsumerGroupTopicPartitions(name, native(offsets))
+        futures = self._translated(
+            subject, lambda: self._client.alter_consumer_group_offsets([request], **self._bounded())
+        )
+        try:
+            for each in self._answer(subject, futures[name]).topic_partitions:
+                if each.error is not None:
+                    raise from_kafka_error(each.error, f"{subject}, {TopicPartition(each.topic, each.partition)}")
+        except CommitRefused as refusal:
+            # Offsets from outside the membership are taken only while there is none.
+            raise GroupNotEmpty(f"{subject} has active members; stop them first") from refusal
+
+    def delete_group(self, name: str) -> None:
+        subject = f"group '{name}'"
+        futures = self._translated(subject, lambda: self._client.delete_consumer_groups([name], **self._bounded()))
+        self._answer(subject, futures[name])
+
+    def offsets(
+        self, partitions: Iterable[TopicPartition], at: Literal["earliest", "latest"] | int
+    ) -> dict[TopicPartition, int]:
+        """The first offset, the end, or the first record of this time (milliseconds) or later: the end if none is.
+
+        A partition that does not exist has none.
+        """
+        asked = list(partitions)
+        if not asked:
+            return {}
+        spec = self._api.OffsetSpec
+        wanted = spec.for_timestamp(at) if isinstance(at, int) else getattr(spec, at)()
+        request = dict.fromkeys(native(asked), wanted)
+        futures = self._translated("offsets", lambda: self._client.list_offsets(request, **self._bounded()))
+        found: dict[TopicPartition, int] = {}
+        for each, future in futures.items():
+            partition = TopicPartition(each.topic, each.partition)
+            with suppress(UnknownTopic):
+                found[partition] = self._answer(str(partition), future).offset
+        later = [partition for partition, offset in found.items() if offset < 0]
+        return found | (self.offsets(later, "latest") if later else {})
+
     def _bounded(self) -> dict[str, float]:
         return {"request_timeout": self._timeout_s}
 
@@ -164,6 +286,11 @@ class Admin:
 
     def _answer(self, subject: str, future: Future[Answer]) -> Answer:
         return self._translated(subject, lambda: future.result(timeout=self._timeout_s * 2))
+
+
+def _word(state: Any) -> str:
+    """Kafka's word for one of the binding's constants: `PREPARING_REBALANCE` is `PreparingRebalance`."""
+    return "".join(part.capitalize() for part in str(state.name).split("_"))
 
 
 def unknown_topic(name: str, known: Iterable[str]) -> UnknownTopic:

@@ -24,7 +24,8 @@ from penstock.log.producer_snapshot import remove_stale, snapshot_path
 from penstock.log.producer_state import ProducerState
 from penstock.log.segment import Segment
 from penstock.log.time_lookup import TimeLookup
-from penstock.protocol.record_batch import BatchHeader, assign
+from penstock.protocol.control_records import read_marker
+from penstock.protocol.record_batch import CONTROL_FLAG, BatchHeader, assign
 
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
@@ -120,12 +121,20 @@ class LogAppender:
             self._epoch = leader_epoch
         assign(batch, base_offset, leader_epoch)
         if header.producer_id >= 0:
-            self.producers.stage(header, base_offset, now_ms)
+            if header.attributes & CONTROL_FLAG:
+                self._stage_marker(batch, header, base_offset, now_ms)
+            else:
+                self.producers.stage(header, base_offset, now_ms)
         self._buffers.append(batch)
         self._batches.append((last_offset, size, timestamp))
         self._segment_end = segment_end
         self._next_offset = last_offset + 1
         return base_offset
+
+    def _stage_marker(self, batch: memoryview, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        marker = read_marker(batch, header)
+        if marker is not None:
+            self.producers.stage_marker(header, marker, base_offset, now_ms)
 
     def write_staged(self) -> None:
         """Writes everything that was staged. On OSError nothing of it is in the log."""

@@ -2,7 +2,8 @@
 
 The log hands out a ticket, some other thread syncs it while appends go on, and the log takes it back. The ticket
 touches only its own list of open files and names, so it needs no lock. Indexes and snapshots are not synced: whoever
-opens the log notices that they are missing or stale and builds them anew.
+opens the log notices that they are missing or stale and builds them anew. Transaction indexes are, with what vouches
+for them, because nothing else would tell that one was lost.
 """
 
 from __future__ import annotations

@@ -45,6 +45,10 @@ class OffsetIndex:
         """The number of the last entry whose offset is not above the given one; -1 if there is none."""
         return bisect_right(self.offsets, relative_offset) - 1
 
+    def first_at_or_behind(self, position: int) -> int:
+        """The number of the first entry whose batch does not begin before `position`."""
+        return bisect_left(self.positions, position)
+
     def truncate(self, position: int) -> None:
         """Forgets the entries of batches that start at or after `position`."""
         keep = bisect_left(self.positions, position)

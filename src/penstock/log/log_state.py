@@ -15,6 +15,7 @@ from penstock.log.examination import Examination, adopt, examine, header_runs, m
 from penstock.log.filesystem import FileSystem
 from penstock.log.leader_epochs import CHECKPOINT_NAME, EpochRun, LeaderEpochs, settle
 from penstock.log.segment import Segment, SegmentCaches
+from penstock.log.transaction_index import TransactionIndex
 
 
 class LogState:
@@ -31,6 +32,7 @@ class LogState:
         "log_end_offset",
         "log_start_offset",
         "segments",
+        "transaction_index",
     )
 
     def __init__(
@@ -43,6 +45,7 @@ class LogState:
         self.segments: list[Segment] = []
         self._bases: list[int] = []
         self.epochs = LeaderEpochs()
+        self.transaction_index = TransactionIndex()
         self.epochs_settled = False  # True once batches and checkpoint were compared as a whole
         self.log_start_offset = 0
         self.log_end_offset = 0

@@ -16,13 +16,16 @@ from penstock.log.filesystem import FILE_NAME_BYTES_MAX, File, FileSystem
 from penstock.log.flushing import FlushTicket
 from penstock.log.leader_epochs import LeaderEpochs
 from penstock.log.log_state import LogState
+from penstock.log.producer_recovery import restore_producers
 from penstock.log.producer_snapshot import encode as encode_snapshot
 from penstock.log.producer_snapshot import remove_stale, snapshot_path
 from penstock.log.producer_state import ProducerState
 from penstock.log.reader import LogReader, LogSlice
-from penstock.log.recovery import Recovered, recover, restore_producers
+from penstock.log.recovery import Recovered, recover
 from penstock.log.segment import SegmentCaches
 from penstock.log.time_lookup import TimeLookup
+from penstock.log.transaction_index import AbortedTransaction
+from penstock.log.transaction_index_files import files_to_write, remove_index_file
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
@@ -113,6 +116,32 @@ class PartitionLog:
         return self._appender.producers
 
     @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest open transaction begins; None if none is open."""
+        first_offset = self._appender.producers.transactions.first_open_offset
+        return None if first_offset is None else max(first_offset, self._state.log_start_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where `read_committed` readers may read: all is decided there, by markers below the high watermark.
+
+        Ask whenever the high watermark moved, also if nobody reads: ended transactions are remembered until then.
+        """
+        first_offset = self._appender.producers.transactions.first_unstable_offset(high_watermark)
+        if first_offset is None or first_offset >= high_watermark:
+            return high_watermark
+        return max(first_offset, self._state.log_start_offset)
+
+    def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """Those that may have records in [fetch_offset, upper_bound_offset)."""
+        return self._state.transaction_index.overlapping(fetch_offset, upper_bound_offset)
+
+    def aborted_transactions_in(self, fetched: LogSlice, fetch_offset: int) -> list[AbortedTransaction]:
+        """Those that may have records in a slice that was read from `fetch_offset` on."""
+        if not self._state.transaction_index:
+            return []
+        return self.aborted_transactions(fetch_offset, self._reader.upper_bound_offset(fetched))
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._state.segments)
 
@@ -143,11 +172,24 @@ class PartitionLog:
 
     def begin_flush(self) -> FlushTicket:
         """Takes note of everything written so far that may not be on the disk. Sync the ticket, then complete it."""
+        state = self._state
+        if self.recovery_point < state.log_end_offset:
+            return self._flush_ticket(self._transaction_index_files(len(state.segments) - 1))
+        return self._flush_ticket([])
+
+    def _transaction_index_files(self, end: int) -> list[tuple[str, bytes]]:
+        """Those of the segments before number `end` that are not on the disk for certain."""
+        # A segment may have been flushed to its end before it was sealed, when its index could still grow.
+        first = self._state.segment_number(max(0, self.recovery_point - 1))
+        return files_to_write(self._state, first, end)
+
+    def _flush_ticket(self, small_files: list[tuple[str, bytes]]) -> FlushTicket:
         state, appender = self._state, self._appender
         files: list[File] = []
         if self.recovery_point < state.log_end_offset:
             files = [segment.file for segment in state.segments[state.segment_number(self.recovery_point) :]]
-        small_files = [(state.epoch_checkpoint_path, state.epochs.encode())] if appender.epochs_changed else []
+        if appender.epochs_changed:
+            small_files.append((state.epoch_checkpoint_path, state.epochs.encode()))
         ticket = FlushTicket(
             state.log_end_offset,
             files,
@@ -186,6 +228,7 @@ class PartitionLog:
         # Epochs are kept for whole segments: a batch may begin before the log start offset that it holds.
         if state.epochs.truncate_start(state.segments[0].base_offset):
             self._appender.epochs_changed = True
+        state.transaction_index.truncate_start(state.segments[0].base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Takes off the batch that holds `offset` and all behind it; the log then ends where that batch began."""
@@ -199,16 +242,19 @@ class PartitionLog:
         state.drop_segments(number + 1, len(state.segments))
         segment.file.truncate(position)
         segment.file.sync()  # or a power failure brings back what another replica has overruled
-        state.fs.sync_directory(state.directory)
         segment.size = position
         state.log_end_offset = end_offset
         state.log_start_offset = min(state.log_start_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
         if state.epochs.truncate(end_offset):
             appender.epochs_changed = True
-        state.examine_segment(number)
+        state.transaction_index.truncate(end_offset)
+        remove_index_file(state, segment)
         appender.snapshots = remove_stale(state, appender.snapshots)
-        appender.producers = restore_producers(state, appender.snapshots, 0)
+        state.fs.sync_directory(state.directory)
+        state.examine_segment(number)
+        last_seen_ms = max((entry.last_seen_ms for entry in appender.producers.entries.values()), default=0)
+        appender.producers = restore_producers(state, appender.snapshots, last_seen_ms)
         appender.reset()
 
     def begin_close(self) -> FlushTicket:
@@ -222,7 +268,7 @@ class PartitionLog:
             snapshot = encode_snapshot(appender.producers)
             state.fs.write_file(snapshot_path(state.directory, end_offset), snapshot, sync=False)
             remove_stale(state, [*appender.snapshots, end_offset])
-        return self.begin_flush()
+        return self._flush_ticket(self._transaction_index_files(len(state.segments)))
 
     def finish_close(self, ticket: FlushTicket) -> None:
         """The log must not be used afterwards."""

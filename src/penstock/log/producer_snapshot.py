@@ -16,12 +16,11 @@ from typing import Final
 
 from crc32c import crc32c
 
+from penstock.log.batches import MAX_OFFSET
 from penstock.log.damage import Damage
 from penstock.log.log_state import LogState
 from penstock.log.producer_state import BATCHES_KEPT, ProducerEntry, ProducerState, WrittenBatch
 from penstock.log.segment import SNAPSHOT_SUFFIX, offset_name
-
-SNAPSHOTS_KEPT: Final = 3
 
 _VERSION: Final = 1
 _HEADER: Final = Struct(">hI")
@@ -62,18 +61,20 @@ def decode(content: bytes) -> ProducerState | None:
     (count,) = _COUNT.unpack_from(body)
     if version != _VERSION or crc32c(body) != crc or len(body) != _COUNT.size + count * _ENTRY.size:
         return None
-    state = ProducerState()
+    entries: dict[int, ProducerEntry] = {}
     for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_in_transaction = (
             fields
         )
-        earlier = state.entries.get(producer_id)
+        earlier = entries.get(producer_id)
         batches = earlier.batches if earlier is not None and earlier.epoch == epoch else ()
         if last_sequence != _NO_SEQUENCE:
             first_sequence = (last_sequence - delta) & _SEQUENCE_MASK
             batch = WrittenBatch(first_sequence, last_sequence, last_offset - delta, last_offset)
             batches = (*batches[1 - BATCHES_KEPT :], batch)
-        state.entries[producer_id] = ProducerEntry(epoch, batches, timestamp, coordinator_epoch, first_in_transaction)
+        entries[producer_id] = ProducerEntry(epoch, batches, timestamp, coordinator_epoch, first_in_transaction)
+    state = ProducerState()
+    state.restore(entries)
     return state
 
 
@@ -82,23 +83,37 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 def load_newest(log: LogState, offsets: list[int]) -> tuple[int, ProducerState]:
-    """The newest usable snapshot of those named by `offsets`, and its offset; an empty state at the log's start."""
+    """The newest usable snapshot of those named by `offsets`, and its offset; else nothing, at the first segment.
+
+    Damaged ones are removed, from `offsets` too, to be written anew.
+    """
+    oldest = log.segments[0].base_offset
     for offset in sorted(offsets, reverse=True):
-        if not log.log_start_offset <= offset <= log.log_end_offset:
+        if not oldest <= offset <= log.log_end_offset:
             continue
         path = snapshot_path(log.directory, offset)
-        content = log.fs.read_file(path)
-        state = decode(content)
-        if state is not None:
-            return offset, state
-        log.report(Damage(path, 0, len(content), "the producer snapshot is damaged and was not used"))
-    return log.log_start_offset, ProducerState()
+        try:
+            content = log.fs.read_file(path)
+            state = decode(content)
+            if state is not None:
+                return offset, state
+            log.report(Damage(path, 0, len(content), "the producer snapshot is damaged and was not used"))
+            log.fs.remove_file(path)
+        except FileNotFoundError:
+            pass
+        offsets.remove(offset)
+    return oldest, ProducerState()
 
 
-def remove_stale(log: LogState, offsets: list[int]) -> list[int]:
-    """Removes snapshots of a future that was cut off, and all but the newest; returns what is left."""
-    usable = sorted(offset for offset in offsets if offset <= log.log_end_offset)
-    kept = usable[-SNAPSHOTS_KEPT:]
+def remove_stale(log: LogState, offsets: list[int], newest: int = MAX_OFFSET) -> list[int]:
+    """Removes snapshots of a future that was cut off, and all but the newest and those that a segment begins with.
+
+    The one at a segment's start is where replaying that segment begins. What is behind `newest` is not believed and
+    goes too. Returns what is left.
+    """
+    usable = sorted(offset for offset in offsets if offset <= min(newest, log.log_end_offset))
+    starts = {segment.base_offset for segment in log.segments}
+    kept = [offset for offset in usable if offset in starts or offset == usable[-1]]
     for offset in set(offsets) - set(kept):
         try:
             log.fs.remove_file(snapshot_path(log.directory, offset))

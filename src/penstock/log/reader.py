@@ -106,6 +106,21 @@ class LogReader:
         number, position, header = located
         return LogSlice(self._state.segments[number].file, position, header.size, header)
 
+    def upper_bound_offset(self, fetched: LogSlice) -> int:
+        """An offset that no record of the slice reaches, and not far behind its last one."""
+        if fetched.first_batch is None:
+            return self._state.log_end_offset
+        number = self._state.segment_number(fetched.first_batch.base_offset)
+        segment = self._state.segments[number]
+        try:
+            offset_index = segment.indexes[0]
+        except BatchAnomaly:
+            return self._state.end_offset_of(number)
+        entry = offset_index.first_at_or_behind(fetched.position + fetched.size)
+        if entry == len(offset_index):
+            return self._state.end_offset_of(number)
+        return segment.base_offset + offset_index.offsets[entry]
+
     def _slice_examined(
         self, number: int, offset: int, max_bytes: int, end_offset: int, at_least_one_batch: bool
     ) -> LogSlice | None:

@@ -9,7 +9,6 @@ cut. A byte below the recovery point was flushed once, so nothing whole below it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.log.batches import MAX_OFFSET, BatchAnomaly, headers
@@ -18,10 +17,10 @@ from penstock.log.examination import Examination, adopt, examine, is_torn
 from penstock.log.filesystem import TEMPORARY_SUFFIX
 from penstock.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochs
 from penstock.log.log_state import LogState
-from penstock.log.producer_snapshot import load_newest, remove_stale
+from penstock.log.producer_recovery import recover_producers
 from penstock.log.producer_state import ProducerState
 from penstock.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, DamagedRegion, Segment, offset_name
-from penstock.protocol.record_batch import NO_PRODUCER_ID, BatchHeader
+from penstock.protocol.record_batch import BatchHeader
 
 _NAME_DIGITS = 20
 
@@ -45,19 +44,22 @@ def recover(
     checkpoint = _load_epochs(state, names)
     state.epochs = checkpoint or LeaderEpochs()
     must_roll = False
+    derived_end = MAX_OFFSET  # where the segments begin whose derived files may be older than their batches
     if not clean_shutdown or not _learn_end(state, recovery_point):
         examined = _examine_tail(state, clean_shutdown, recovery_point)
         must_roll = _settle_end(state, examined[len(state.segments) - 1], clean_shutdown, recovery_point)
         if checkpoint is None:
             state.settle_epochs(None, examined, trust_single_batches=CHECKPOINT_NAME not in names)
         _adopt(state, examined)
+        # One segment more than was examined may have been flushed before it was sealed, and never since.
+        number = min(*examined, state.segment_number(max(0, recovery_point - 1)))
+        derived_end = state.segments[number].base_offset
         clean_shutdown = False
     elif checkpoint is None and len(state.segments) > 1:
         state.settle_epochs(None, {}, trust_single_batches=CHECKPOINT_NAME not in names)
     state.epochs.truncate(state.log_end_offset + 1)
     _settle_start(state)
-    snapshots = remove_stale(state, _offsets(names, SNAPSHOT_SUFFIX))
-    producers = restore_producers(state, snapshots, now_ms)
+    producers, snapshots = recover_producers(state, names, _offsets(names, SNAPSHOT_SUFFIX), derived_end, now_ms)
     return Recovered(
         producers,
         snapshots,
@@ -226,33 +228,3 @@ def _settle_start(state: LogState) -> None:
         state.active.release()
         state.add_segment(Segment.create(state.fs, state.caches, state.directory, state.log_start_offset))
         state.log_end_offset = state.log_start_offset
-
-
-def restore_producers(state: LogState, snapshots: list[int], now_ms: int) -> ProducerState:
-    offset, producers = load_newest(state, snapshots)
-    if offset >= state.log_end_offset:
-        return producers
-    for number in range(state.segment_number(offset), len(state.segments)):
-        try:
-            found = list(_producer_headers(state, number, offset))
-        except BatchAnomaly:
-            state.examine_segment(number)
-            found = list(_producer_headers(state, number, offset))
-        for header in found:
-            producers.record(header, header.base_offset, now_ms)
-    return producers
-
-
-def _producer_headers(state: LogState, number: int, offset: int) -> Iterator[BatchHeader]:
-    """The headers from `offset` on that belong to a producer id, around the damage that is known."""
-    segment = state.segments[number]
-    stretches = []
-    start = 0
-    for region in segment.damage:
-        stretches.append((start, region.start))
-        start = region.end
-    stretches.append((start, segment.size))
-    for start, end in stretches:
-        for _, header in headers(segment.file, start, end, state.config.contiguous_offsets):
-            if header.producer_id != NO_PRODUCER_ID and header.base_offset >= offset and not header.is_control:
-                yield header

@@ -24,8 +24,9 @@ from penstock.protocol.record_batch import NO_TIMESTAMP
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 _INDEX_OVERHEAD_BYTES: Final = 512  # what two nearly empty indexes weigh in a cache
 
@@ -115,6 +116,10 @@ class Segment:
     @property
     def log_path(self) -> str:
         return self._path + LOG_SUFFIX
+
+    @property
+    def transaction_index_path(self) -> str:
+        return self._path + TRANSACTION_INDEX_SUFFIX
 
     @property
     def file(self) -> File:

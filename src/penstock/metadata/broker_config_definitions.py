@@ -267,7 +267,7 @@ BROKER_CONFIGS: Final = table((
     _define("offsets.retention.minutes", _INT, "10080",
             "How long the offsets of an empty group are kept.", minimum=1),
     _define("offsets.topic.compression.codec", _INT, "0",
-            "The compression of the offsets topic, as a record batch's number for it."),
+            "The compression of the offsets topic, as a record batch's number for it.", minimum=0, maximum=4),
     _define("offsets.topic.num.partitions", _INT, "50",
             "The number of partitions of the offsets topic.", minimum=1),
     _define("offsets.topic.replication.factor", _SHORT, "3",

@@ -1,14 +1,14 @@
-"""Inside a record batch: the few questions the broker has to ask of single records.
+"""Inside a record batch: the few questions the broker has to ask of single records, and reading them whole.
 
 The produce and fetch paths never come here. Who does: a compacted topic (every record needs a key), a timestamp out of
-bounds (which records?), ListOffsets by timestamp (which record of the batch?), and a topic whose `compression.type`
-differs from the producer's.
+bounds (which records?), ListOffsets by timestamp (which record of the batch?), a topic whose `compression.type`
+differs from the producer's, and the coordinators when they load their own topics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -17,6 +17,8 @@ from penstock.protocol.compression import Compression, compress, decompress
 from penstock.protocol.record_batch import COMPRESSION_MASK, CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD, BatchHeader
 
 _VARINT_SHIFT_MAX: Final = 63
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class RecordPosition(NamedTuple):
@@ -28,26 +30,38 @@ class RecordPosition(NamedTuple):
     has_key: bool
 
 
+class Record(NamedTuple):
+    """One record with all that it carries; its bytes are copies of the batch's."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
 def record_positions(batch: memoryview, header: BatchHeader, bytes_max: int) -> Iterator[RecordPosition]:
     """Walks the records of one whole batch; lengths that do not fit raise ProtocolError."""
     payload = memoryview(decompress(header.compression, batch[HEADER_BYTES:], bytes_max))
-    position = 0
-    end = len(payload)
-    for index in range(header.records_count):
-        length, position = _varint(payload, position, end)
-        record_end = position + length
-        if length < 0 or record_end > end:
-            raise ProtocolError(f"record {index} of {header.records_count} is longer than its batch")
-        timestamp_delta, at = _varint(payload, position + 1, record_end)  # one byte of unused attributes
-        offset_delta, at = _varint(payload, at, record_end)
-        key_length, at = _varint(payload, at, record_end)
-        if at + max(key_length, 0) > record_end:
+    for index, (start, end) in enumerate(_extents(payload, header.records_count)):
+        timestamp, offset_delta, at = _opening(payload, start, end, header)
+        key_length, at = _varint(payload, at, end)
+        if at + max(key_length, 0) > end:
             raise ProtocolError(f"the key of record {index} is longer than its record")
-        timestamp = header.max_timestamp if header.uses_log_append_time else header.base_timestamp + timestamp_delta
         yield RecordPosition(index, offset_delta, timestamp, key_length >= 0)
-        position = record_end
-    if position != end:
-        raise ProtocolError(f"{end - position} bytes are left behind the last record of a batch")
+
+
+def read_records(batch: memoryview, header: BatchHeader, bytes_max: int) -> Iterator[Record]:
+    """The records of one whole batch with key, value and headers; what does not fit raises ProtocolError."""
+    payload = memoryview(decompress(header.compression, batch[HEADER_BYTES:], bytes_max))
+    for start, end in _extents(payload, header.records_count):
+        timestamp, offset_delta, at = _opening(payload, start, end, header)
+        key, at = _nullable_bytes(payload, at, end)
+        value, at = _nullable_bytes(payload, at, end)
+        headers, at = _headers(payload, at, end)
+        if at != end:
+            raise ProtocolError(f"{end - at} bytes are left behind the headers of a record")
+        yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
 
 
 def recompressed(
@@ -64,6 +78,55 @@ def recompressed(
     header = header._replace(crc=crc32c(memoryview(out)[CRC_START:]))
     HEADER.pack_into(out, 0, *header)
     return memoryview(out), header
+
+
+def _extents(payload: memoryview, count: int) -> Iterator[tuple[int, int]]:
+    """Where each record begins, behind its length, and where it ends."""
+    position = 0
+    end = len(payload)
+    for index in range(count):
+        length, position = _varint(payload, position, end)
+        record_end = position + length
+        if length < 0 or record_end > end:
+            raise ProtocolError(f"record {index} of {count} is longer than its batch")
+        yield position, record_end
+        position = record_end
+    if position != end:
+        raise ProtocolError(f"{end - position} bytes are left behind the last record of a batch")
+
+
+def _opening(payload: memoryview, position: int, end: int, header: BatchHeader) -> tuple[int, int, int]:
+    """A record's timestamp and offset delta, and the position behind them."""
+    timestamp_delta, position = _varint(payload, position + 1, end)  # one byte of unused attributes
+    offset_delta, position = _varint(payload, position, end)
+    timestamp = header.max_timestamp if header.uses_log_append_time else header.base_timestamp + timestamp_delta
+    return timestamp, offset_delta, position
+
+
+def _headers(payload: memoryview, position: int, end: int) -> tuple[Headers, int]:
+    count, position = _varint(payload, position, end)
+    if not 0 <= count <= end - position:
+        raise ProtocolError(f"a record announces {count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, position = _nullable_bytes(payload, position, end)
+        value, position = _nullable_bytes(payload, position, end)
+        if name is None:
+            raise ProtocolError("a header has no name")
+        try:
+            headers.append((name.decode(), value))
+        except UnicodeDecodeError as error:
+            raise ProtocolError("the name of a header is not UTF-8") from error
+    return headers, position
+
+
+def _nullable_bytes(payload: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = _varint(payload, position, end)
+    if length < 0:
+        return None, position
+    if position + length > end:
+        raise ProtocolError("a key, value or header is longer than its record")
+    return bytes(payload[position : position + length]), position + length
 
 
 def _varint(buffer: memoryview, position: int, end: int) -> tuple[int, int]:

@@ -68,7 +68,7 @@ def create_topic(
 
 
 def delete_request(*names: str) -> DeleteTopicsRequest:
-    return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=30_000)
 
 
 def delete_topic(client: WireClient, name: str) -> None:

@@ -8,7 +8,15 @@ from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
 from penstock.log.filesystem import FileSystem
 from penstock.log.partition_log import PartitionLog
-from penstock.protocol.record_batch import CRC_START, HEADER, LOG_OVERHEAD, BatchHeader, parse_header
+from penstock.protocol.control_records import TransactionMarker, encode_marker
+from penstock.protocol.record_batch import (
+    CRC_START,
+    HEADER,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    parse_header,
+)
 
 NOW_MS = 1_700_000_000_000
 
@@ -18,16 +26,24 @@ def make_batch(
     count: int = 1,
     timestamp: int = NOW_MS,
     producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
 ) -> tuple[memoryview, BatchHeader]:
     """A batch as a producer sends it: base offset 0, a CRC that holds. `producer` is id, epoch and base sequence."""
     producer_id, epoch, sequence = producer
     length = HEADER.size - LOG_OVERHEAD + len(payload)
     batch = bytearray(HEADER.size + len(payload))
-    fields = (0, length, -1, 2, 0, 0, count - 1, timestamp, timestamp, producer_id, epoch, sequence, count)
+    attributes = TRANSACTIONAL_FLAG * transactional
+    fields = (0, length, -1, 2, 0, attributes, count - 1, timestamp, timestamp, producer_id, epoch, sequence, count)
     HEADER.pack_into(batch, 0, *fields)
     batch[HEADER.size :] = payload
     batch[17:21] = crc32c(bytes(batch[CRC_START:])).to_bytes(4, "big")
     return memoryview(batch), parse_header(batch)
+
+
+def make_marker(
+    producer_id: int, epoch: int, *, committed: bool, coordinator_epoch: int = 0
+) -> tuple[memoryview, BatchHeader]:
+    return encode_marker(producer_id, epoch, TransactionMarker(committed, coordinator_epoch), NOW_MS)
 
 
 def append(log: PartitionLog, batch: tuple[memoryview, BatchHeader], leader_epoch: int = 0) -> tuple[int, bytes]:

@@ -4,6 +4,9 @@ A fetch that finds fewer than min_bytes is parked on its partitions until enough
 The first batch of the first partition that has any is always returned whole, however small the limits; what follows may
 be cut anywhere, as clients expect. Records are handed on as slices of their files and never pass through this process.
 
+A `read_committed` fetch ends at the last stable offset, and names the aborted transactions among what it returns: the
+client leaves their records out. It waits for transactions to end, not for records that nobody may read yet.
+
 Versions: 4 to 18. Sessions (KIP-227) from 7, topic ids from 13. Left out: follower fetches and preferred read replicas.
 """
 
@@ -26,6 +29,7 @@ from penstock.broker.node import Node
 from penstock.broker.partition import Partition
 from penstock.broker.request_context import RequestContext
 from penstock.protocol.definitions.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -56,7 +60,7 @@ class _Fetch:
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         self.node: Node = context.node
         self._uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
-        self._read_committed = request.isolation_level == READ_COMMITTED
+        self.read_committed = request.isolation_level == READ_COMMITTED
         self._bytes_max = min(request.max_bytes, self.node.config.fetch_max_bytes)
         self.bytes_min = min(request.min_bytes, self._bytes_max)
         self._session: FetchSession | None = None
@@ -140,17 +144,23 @@ class _Fetch:
         partition = self._partition(position.key)
         partition.check_leader_epoch(position.current_leader_epoch)
         data.high_watermark = partition.high_watermark
-        data.last_stable_offset = partition.last_stable_offset
+        data.last_stable_offset = last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log.log_start_offset
-        data.aborted_transactions = [] if self._read_committed else None
+        data.aborted_transactions = [] if self.read_committed else None
         if position.last_fetched_epoch >= 0 and self._diverges(position, partition, data):
             return
         room = self._bytes_max - self.bytes_found
         first = self.bytes_found == 0
-        records = partition.read(position.fetch_offset, min(position.bytes_max, max(room, 0)), first)
+        end_offset = last_stable_offset if self.read_committed else None
+        records = partition.read(position.fetch_offset, min(position.bytes_max, max(room, 0)), first, end_offset)
         if records is not None and len(records):
             data.records = records
             self.bytes_found += len(records)
+            if self.read_committed:
+                data.aborted_transactions = [
+                    AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                    for aborted in partition.log.aborted_transactions_in(records, position.fetch_offset)
+                ]
 
     def _diverges(self, position: FetchPosition, partition: Partition, data: PartitionData) -> bool:
         """The reader's log and ours part ways before its offset (KIP-595): it must truncate before it reads on."""
@@ -192,10 +202,12 @@ class _Fetch:
             bool(data.records)
             or data.error_code != ErrorCode.NONE
             or data.high_watermark != position.told_high_watermark
+            or data.last_stable_offset != position.told_last_stable_offset
             or data.log_start_offset != position.told_log_start_offset
             or data.diverging_epoch is not None
         )
         position.told_high_watermark = data.high_watermark
+        position.told_last_stable_offset = data.last_stable_offset
         position.told_log_start_offset = data.log_start_offset
         return news
 
@@ -203,7 +215,7 @@ class _Fetch:
 class ParkedFetch(Deferred):
     """A fetch that waits on its partitions for records, and on the clock."""
 
-    __slots__ = ("_bytes_arrived", "_fetch", "_partitions", "_scheduled", "_timer")
+    __slots__ = ("_bytes_arrived", "_fetch", "_look", "_partitions", "_timer")
 
     def __init__(self, fetch: _Fetch, wait_seconds: float) -> None:
         super().__init__()
@@ -212,28 +224,39 @@ class ParkedFetch(Deferred):
         self._partitions = list(fetch.partitions())
         for partition in self._partitions:
             partition.add_waiter(self)
-        self._scheduled = False
-        self._timer: asyncio.Handle = fetch.node.loop.call_later(wait_seconds, self._finish)
+        self._look: asyncio.Handle | None = None
+        self._timer = fetch.node.loop.call_later(wait_seconds, self._time_is_up)
 
     def records_arrived(self, new_bytes: int) -> None:
         """Told by a partition. The answer is made after this turn of the loop: more may have arrived by then."""
         self._bytes_arrived += new_bytes
-        if self._bytes_arrived >= self._fetch.bytes_min and not self._scheduled:
-            self._scheduled = True
-            self._timer.cancel()
-            self._timer = self._fetch.node.loop.call_soon(self._finish)
+        # A few bytes of a marker may let many be read, and many bytes of an open transaction none.
+        enough = self._bytes_arrived >= self._fetch.bytes_min or self._fetch.read_committed
+        if enough and self._look is None:
+            self._look = self._fetch.node.loop.call_soon(self._look_again)
 
     def abandon(self) -> None:
         """The connection is gone."""
-        self._timer.cancel()
         self._leave()
 
-    def _finish(self) -> None:
-        self._leave()
+    def _look_again(self) -> None:
+        self._look = None
         self._fetch.read()
+        if self._fetch.is_satisfied or not self._fetch.read_committed:
+            self._answer()
+
+    def _time_is_up(self) -> None:
+        self._fetch.read()
+        self._answer()
+
+    def _answer(self) -> None:
+        self._leave()
         self.complete(self._fetch.response())
 
     def _leave(self) -> None:
+        self._timer.cancel()
+        if self._look is not None:
+            self._look.cancel()
         for partition in self._partitions:
             partition.remove_waiter(self)
         self._partitions = []

@@ -1,7 +1,7 @@
-"""FindCoordinator: the broker that coordinates a group. With one node that is this one.
+"""FindCoordinator: the broker that coordinates a group or a transactional id. With one node that is this one.
 
-Transactions and share groups have no coordinator here: asking for one is INVALID_REQUEST with a message that says so,
-which clients report at once instead of searching for ever. Versions: 0 to 6 (many keys at a time from 4).
+Share groups have no coordinator here: asking for one is INVALID_REQUEST with a message that says so, which clients
+report at once instead of searching for ever. Versions: 0 to 6 (many keys at a time from 4).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ SHARE: Final = 2
 NO_NODE: Final = -1
 
 _NOT_HERE: Final = {
-    TRANSACTION: "This broker does not coordinate transactions.",
     SHARE: "This broker does not coordinate share groups.",
 }
 
@@ -45,7 +44,7 @@ def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoor
 
 
 def _coordinator(key_type: int, context: RequestContext) -> BrokerImage:
-    if key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         reason = _NOT_HERE.get(key_type, f"There is no kind of coordinator with the number {key_type}.")
         raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
     return context.node.image.brokers[context.node.broker_id]

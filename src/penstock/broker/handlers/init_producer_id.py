@@ -1,27 +1,55 @@
-"""InitProducerId: an id for an idempotent producer, which nobody had before and nobody will get again.
+"""InitProducerId: an id and an epoch for an idempotent or a transactional producer.
 
-An idempotent producer that asks to go on with an old id (version 3, KIP-360) gets a new one too: without a
-transactional id nothing ties the two together. An id without an epoch, or an epoch without an id, is INVALID_REQUEST. A
-transactional id is INVALID_REQUEST, because this broker does not
-coordinate transactions. Versions: 0 to 5.
+Without a transactional id: an id which nobody had before and nobody will get again. An idempotent producer that asks to
+go on with an old one (version 3, KIP-360) gets a new one too, because nothing ties the two together.
+
+With one: the id that belongs to it under the next epoch, which fences whoever had it before. An open transaction is
+aborted first, and the client told CONCURRENT_TRANSACTIONS. An id without an epoch, or an epoch without an id, is
+INVALID_REQUEST.
+
+Versions: 0 to 5; PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before 4. Version 6, two-phase commit, is unstable in Kafka
+and left out.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
+from penstock.coordinator.transaction import ProducerIdentity
 from penstock.protocol.definitions.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
+PRODUCER_FENCED_SINCE: Final = 4
 
-def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    if request.transactional_id is not None or (request.producer_id < 0) != (request.producer_epoch < 0):
-        return _refused(ErrorCode.INVALID_REQUEST)
+
+def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse | Deferred:
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        return _refused(ErrorCode.INVALID_REQUEST, context)
     try:
-        producer_id = context.node.store.allocate_producer_id()
+        if request.transactional_id is None:
+            return InitProducerIdResponse(producer_id=context.node.store.allocate_producer_id(), producer_epoch=0)
+        return _for_transactions(request, request.transactional_id, context)
     except BrokerError as error:
-        return _refused(error.code)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        return _refused(error.code, context)
 
 
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
+def _for_transactions(request: InitProducerIdRequest, transactional_id: str, context: RequestContext) -> Deferred:
+    answer = Deferred()
+
+    def done(outcome: ProducerIdentity | BrokerError) -> None:
+        if isinstance(outcome, BrokerError):
+            answer.complete(_refused(outcome.code, context))
+        else:
+            answer.complete(InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.epoch))
+
+    expected = None if request.producer_id < 0 else ProducerIdentity(request.producer_id, request.producer_epoch)
+    context.node.transactions.init_producer_id(transactional_id, request.transaction_timeout_ms, expected, done)
+    return answer
+
+
+def _refused(code: ErrorCode, context: RequestContext) -> InitProducerIdResponse:
+    if code == ErrorCode.PRODUCER_FENCED and context.api_version < PRODUCER_FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

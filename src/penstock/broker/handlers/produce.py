@@ -4,6 +4,10 @@ One batch a partition, checked and staged here; the bytes are written when every
 handled (append_round.py), and acknowledged after that. acks=0 has no answer: an error closes the connection, as Kafka
 does, because it is the only sign that such a producer can notice. acks=all waits for the in-sync replicas.
 
+A request with a transactional id is looked at by `transactional_produce.py` first: its batches are appended only where
+the partition is in the producer's open transaction. Transactional batches without one are
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+
 Versions: 3 to 13 (topic ids from 13). Version 0 is advertised, never served: librdkafka before 2.1 takes a missing
 version 0 as a broker that cannot do lz4.
 """
@@ -30,15 +34,21 @@ ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 TOPIC_IDS_SINCE: Final = 13
+# Whoever calls itself so may write to the coordinators' topics, as in Kafka: tools that repair them do.
+ADMIN_CLIENT_ID: Final = "__admin_client"
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Deferred | None:
     if not ACKS_ALL <= request.acks <= ACKS_LEADER:
         return _refused(request)
     pending = PendingProduce(request.acks, context)
-    for topic in request.topic_data:
-        pending.stage_topic(topic)
-    context.node.appends.acknowledge(pending)
+    if request.transactional_id is None:
+        pending.stage_all(request.topic_data)
+    else:
+        from penstock.broker.transactional_produce import stage_in_transaction
+
+        pending.in_transaction = True
+        stage_in_transaction(pending, request, context)
     return None if request.acks == ACKS_NONE else pending
 
 
@@ -67,7 +77,17 @@ def _refused(request: ProduceRequest) -> ProduceResponse:
 class PendingProduce(Deferred):
     """A produce request between its staging and its acknowledgement."""
 
-    __slots__ = ("_acks", "_appends", "_context", "_error_text", "_flushes", "_now_ms", "_topics")
+    __slots__ = (
+        "_acks",
+        "_appends",
+        "_context",
+        "_error_text",
+        "_flushes",
+        "_now_ms",
+        "_topics",
+        "in_transaction",
+        "refusals",
+    )
 
     def __init__(self, acks: int, context: RequestContext) -> None:
         super().__init__()
@@ -78,8 +98,15 @@ class PendingProduce(Deferred):
         self._flushes = 0
         self._now_ms = context.node.now_ms()
         self._error_text: str | None = None
+        self.in_transaction = False
+        self.refusals: dict[Partition, BrokerError] | None = None  # by the transaction coordinator
 
-    def stage_topic(self, topic: TopicProduceData) -> None:
+    def stage_all(self, topics: list[TopicProduceData]) -> None:
+        for topic in topics:
+            self._stage_topic(topic)
+        self._context.node.appends.acknowledge(self)
+
+    def _stage_topic(self, topic: TopicProduceData) -> None:
         responses: list[PartitionProduceResponse] = []
         self._topics.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses)
@@ -108,9 +135,13 @@ class PendingProduce(Deferred):
             partition = node.topics.partition_by_id(topic.topic_id, index)
         else:
             partition = node.topics.partition(topic.name, index)
+        if partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Only coordinators write to {partition.topic_name}.")
+        if self.refusals and partition in self.refusals:
+            raise self.refusals[partition]
         if self._acks == ACKS_ALL:
             node.check_in_sync_replicas(partition)
-        append = partition.stage(records, context.api_version, self._now_ms)
+        append = partition.stage(records, context.api_version, self._now_ms, self.in_transaction)
         node.appends.add(partition)
         self._appends.append((partition, append, response))
 

@@ -239,7 +239,7 @@ def test_this_broker_coordinates_groups(client: Client, version: int) -> None:
         ]
 
 
-@pytest.mark.parametrize("key_type", [1, 2, 9, -1])
+@pytest.mark.parametrize("key_type", [2, 9, -1])
 def test_other_coordinators_are_refused_with_a_reason(client: Client, key_type: int) -> None:
     response = client.ask(FindCoordinatorRequest(key="key", key_type=key_type), 3)
     assert (response.error_code, response.node_id) == (ErrorCode.INVALID_REQUEST, -1)
@@ -258,11 +258,6 @@ def test_every_producer_gets_an_id_of_its_own(client: Client, version: int) -> N
         (0, 1, 0),
         (0, 2, 0),
     ]
-
-
-def test_a_transactional_producer_is_refused(client: Client) -> None:
-    response = client.ask(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000))
-    assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
 def test_no_id_is_given_that_could_not_be_noted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,21 @@
+"""Exactly once into a database: results and progress commit together, so a crash leaves both or neither."""
+
+from sqlite3 import Connection, connect
+
+from penstock import Consumer, Record, SQLiteStore
+
+config = {"bootstrap.servers": "localhost:9092", "group.id": "revenue", "auto.offset.reset": "earliest"}
+database = connect("revenue.db")
+database.execute("CREATE TABLE IF NOT EXISTS revenue (customer TEXT PRIMARY KEY, total INTEGER)")
+
+
+def add(record: Record, transaction: Connection) -> None:
+    transaction.execute(
+        "INSERT INTO revenue VALUES (:customer, :amount) ON CONFLICT DO UPDATE SET total = total + :amount",
+        record.value,
+    )
+
+
+with Consumer(config, value_deserializer="json") as consumer:
+    consumer.subscribe("orders")
+    consumer.run(add, guarantee="exactly_once", store=SQLiteStore(database))

@@ -1,0 +1,20 @@
+"""Exactly once from topic to topic: what is produced and the progress are one Kafka transaction."""
+
+from penstock import Consumer, KafkaTransaction, Producer, Record
+
+servers = {"bootstrap.servers": "localhost:9092"}
+
+
+def bill(record: Record, transaction: Producer) -> None:
+    order = record.value
+    transaction.send("invoices", {"to": order["customer"], "cents": order["amount"] * 100}, key=record.key)
+
+
+with (
+    Producer({**servers, "transactional.id": "billing-1"}, value_serializer="json") as producer,
+    Consumer(
+        {**servers, "group.id": "billing", "auto.offset.reset": "earliest"}, value_deserializer="json"
+    ) as consumer,
+):
+    consumer.subscribe("orders")
+    consumer.run(bill, guarantee="exactly_once", store=KafkaTransaction(producer))

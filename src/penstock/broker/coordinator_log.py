@@ -1,0 +1,219 @@
+"""The topic in which a coordinator keeps what it knows: `__consumer_offsets` or `__transaction_state`.
+
+Owns: creating the topic on first use, finding a key's partition, appending records as one batch and telling when they
+are as durable as the topic asks, and reading a whole partition back. Never knows what the records mean.
+
+Invariant: `on_committed` is called exactly once for each append. With None, the records are written (and synced where
+the topic asks for it); with an error, the log may lack them, and the coordinator must load the partition again rather
+than go on from its memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.broker.topic_creation import create_topics
+from penstock.coordinator.placement import partition_of
+from penstock.coordinator.records.codec import CoordinatorRecord
+from penstock.core import limits
+from penstock.core.errors import ProtocolError
+from penstock.metadata.topics import NewTopic
+from penstock.protocol.compression import Compression
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+from penstock.protocol.record_batch import HEADER_BYTES, BatchHeader, parse_header
+from penstock.protocol.record_encoding import NO_PRODUCER, BatchProducer, NewRecord, encode_batch
+from penstock.protocol.records import read_records
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+    from penstock.broker.partition import Append, Partition
+
+logger = logging.getLogger(__name__)
+
+OnCommitted = Callable[[BrokerError | None], None]
+
+_LOAD_SLICE_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorTopic:
+    """What the topic is made with when the first request needs it."""
+
+    name: str
+    partition_count: int
+    replication_factor: int
+    configs: dict[str, str] = field(default_factory=dict)
+    compression: Compression = Compression.NONE
+
+
+class LoadedRecord(NamedTuple):
+    """A record of the log with the header of its batch, which says whose transaction it belongs to."""
+
+    offset: int
+    batch: BatchHeader
+    timestamp: int
+    key: bytes
+    value: bytes | None
+
+
+class CoordinatorLog:
+    """Belongs to the event loop, as the node does."""
+
+    def __init__(self, node: Node, topic: CoordinatorTopic) -> None:
+        self._node = node
+        self._topic = topic
+        self._write_is_due = False
+
+    @property
+    def topic_name(self) -> str:
+        return self._topic.name
+
+    def partition_for(self, coordinator_key: str) -> int:
+        """The partition that holds what is known of a group or a transactional id."""
+        if self._topic.name in self._node.topics:
+            count = len(self._node.topics.topic(self._topic.name).partitions)
+        else:
+            count = self._topic.partition_count
+        return partition_of(coordinator_key, count)
+
+    def ensure_topic(self) -> None:
+        """Creates the topic unless it exists; COORDINATOR_NOT_AVAILABLE where that is impossible now."""
+        topic = self._topic
+        if topic.name in self._node.topics:
+            return
+        wanted = NewTopic(
+            topic.name,
+            topic.partition_count,
+            min(topic.replication_factor, len(self._node.image.brokers)),
+            configs=tuple(topic.configs.items()),
+        )
+        outcome = create_topics(self._node, [wanted])[topic.name]
+        if isinstance(outcome, BrokerError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            logger.error("cannot create the topic %s: %s", topic.name, outcome.message)
+            raise BrokerError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The topic {topic.name} cannot be created: {outcome.message}"
+            )
+
+    def check_producer(self, partition: int, producer: BatchProducer) -> None:
+        """INVALID_PRODUCER_EPOCH where the partition has heard of a newer epoch, and will refuse a batch of this."""
+        entry = self._partition(partition).log.producer_state.entries.get(producer.producer_id)
+        if entry is not None and producer.producer_epoch < entry.epoch:
+            raise BrokerError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Producer {producer.producer_id} has epoch {entry.epoch}, not {producer.producer_epoch}.",
+            )
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[CoordinatorRecord],
+        *,
+        producer: BatchProducer = NO_PRODUCER,
+        transactional: bool = False,
+        on_committed: OnCommitted,
+    ) -> None:
+        """Appends the records as one batch, together with everything else of this turn."""
+        node = self._node
+        now_ms = node.now_ms()
+        batch, header = encode_batch(
+            [NewRecord(record.key, record.value, now_ms) for record in records],
+            producer=producer,
+            transactional=transactional,
+            compression=self._topic.compression,
+        )
+        try:
+            target = self._partition(partition)
+            node.check_in_sync_replicas(target)
+            append = target.stage_own(batch, header, now_ms)
+        except BrokerError as error:
+            on_committed(_as_coordinator_error(error))
+            return
+        node.appends.add(target)
+        node.appends.acknowledge(_PendingCommit(node, target, append, on_committed))
+        if not self._write_is_due:
+            # A connection closes its round itself, at the end of its read. A timer's append has nobody to do so.
+            self._write_is_due = True
+            node.loop.call_soon(self._write)
+
+    def load(self, partition: int) -> Iterator[LoadedRecord]:
+        """Every record of the partition, oldest first; those of control batches too. A later value for a key wins.
+
+        A log that cannot be read is COORDINATOR_NOT_AVAILABLE: to skip a damaged stretch would be to forget silently.
+        """
+        self._node.appends.write()
+        log = self._partition(partition).log
+        offset = log.log_start_offset
+        try:
+            while offset < log.log_end_offset:
+                content = memoryview(log.read(offset, _LOAD_SLICE_BYTES, log.log_end_offset).read())
+                if not content:
+                    break
+                for header, batch in _whole_batches(content):
+                    for record in read_records(batch, header, limits.DECOMPRESSED_BATCH_BYTES_MAX):
+                        if record.key is None:
+                            raise ProtocolError(f"the record at offset {record.offset} has no key")
+                        yield LoadedRecord(record.offset, header, record.timestamp, record.key, record.value)
+                    offset = header.end_offset
+        except (BrokerError, ProtocolError, OSError) as error:
+            logger.error("%s-%d cannot be loaded: %s", self._topic.name, partition, error)
+            raise BrokerError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name}-{partition} cannot be loaded: {error}"
+            ) from error
+
+    def _partition(self, index: int) -> Partition:
+        return self._node.topics.partition(self._topic.name, index)
+
+    def _write(self) -> None:
+        self._write_is_due = False
+        self._node.appends.write()
+
+
+class _PendingCommit:
+    """Records between their staging and the moment that they may be relied on."""
+
+    __slots__ = ("_append", "_node", "_on_committed", "_partition")
+
+    def __init__(self, node: Node, partition: Partition, append: Append, on_committed: OnCommitted) -> None:
+        self._node = node
+        self._partition = partition
+        self._append = append
+        self._on_committed = on_committed
+
+    def written(self) -> None:
+        if self._append.code:
+            self._on_committed(_as_coordinator_error(BrokerError(self._append.code, self._append.message or "")))
+        elif self._partition.must_flush:
+            self._node.flusher.request(self._partition, self._flushed)
+        else:
+            self._on_committed(None)
+
+    def _flushed(self, failure: OSError | None) -> None:
+        if failure is None:
+            self._on_committed(None)
+        else:
+            self._on_committed(BrokerError(ErrorCode.NOT_COORDINATOR, f"fsync failed: {failure.strerror}."))
+
+
+def _whole_batches(content: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches of a slice; the last one may have been cut off, and is then left for the next slice."""
+    position = 0
+    while position + HEADER_BYTES <= len(content):
+        header = parse_header(content, position)
+        if position + header.size > len(content):
+            return
+        yield header, content[position : position + header.size]
+        position += header.size
+
+
+def _as_coordinator_error(error: BrokerError) -> BrokerError:
+    """What the client of a coordinator is told when its topic refused a write: to look for the coordinator again."""
+    match error.code:
+        case ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return BrokerError(ErrorCode.NOT_COORDINATOR, error.message)
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS:
+            return BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+        case _:
+            return error.to_keep()

@@ -1,0 +1,44 @@
+"""AddOffsetsToTxn: the partition that holds a group's offsets joins a transaction before TxnOffsetCommit writes there.
+
+Clients of KIP-890's second part do not ask: their TxnOffsetCommit (version 5) joins by itself.
+
+Versions: 0 to 4; PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.broker.deferred import Deferred
+from penstock.broker.request_context import RequestContext
+from penstock.coordinator.transaction import ProducerIdentity, ProtocolLevel, TopicPartition
+from penstock.protocol.definitions.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+PRODUCER_FENCED_SINCE: Final = 2
+
+
+def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse | Deferred:
+    answer = Deferred()
+
+    def done(error: BrokerError | None) -> None:
+        answer.complete(AddOffsetsToTxnResponse() if error is None else _refused(error.code, context))
+
+    node = context.node
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    try:
+        offsets = node.groups.log
+        offsets.ensure_topic()
+        place = TopicPartition(offsets.topic_name, offsets.partition_for(request.group_id))
+        node.transactions.add_partitions(
+            request.transactional_id, producer, frozenset({place}), ProtocolLevel.CLASSIC, done
+        )
+    except BrokerError as error:
+        return _refused(error.code, context)
+    return answer
+
+
+def _refused(code: ErrorCode, context: RequestContext) -> AddOffsetsToTxnResponse:
+    if code == ErrorCode.PRODUCER_FENCED and context.api_version < PRODUCER_FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=code)

@@ -1,0 +1,68 @@
+"""OffsetCommit: how far a group has read, partition by partition. Answered when it is in the log.
+
+Versions: 2 to 10. Up to 4 a client may name a retention time of its own; since 6 it tells the leader epoch; since 9
+the errors of the newer group protocol are known; since 10 topics are named by id (KIP-848).
+
+A partition that does not exist is refused by itself; what the group refuses, it refuses for all partitions.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.broker.group_offsets import Committer
+from penstock.broker.group_reply import GroupReply
+from penstock.broker.offset_commits import AskedCommits
+from penstock.broker.request_context import RequestContext
+from penstock.protocol.definitions.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+TOPIC_IDS_SINCE: Final = 10
+
+
+def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | GroupReply:
+    topics = context.node.topics
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    response = OffsetCommitResponse()
+    asked = AskedCommits(context.node, request.retention_time_ms)
+    for topic in request.topics:
+        answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(answered)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            result = OffsetCommitResponsePartition(partition_index=index)
+            answered.partitions.append(result)
+            try:
+                target = topics.partition_by_id(topic.topic_id, index) if by_id else topics.partition(topic.name, index)
+            except BrokerError as error:
+                result.error_code = error.code
+                continue
+            asked.add(
+                target,
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata,
+                result,
+            )
+    if asked.is_empty:
+        return response
+
+    def refused(error: BrokerError) -> OffsetCommitResponse:
+        asked.refuse_all(error.code)
+        return response
+
+    reply = GroupReply(lambda _: response, refused)
+    committer = Committer(
+        request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, context.api_version
+    )
+    try:
+        stale = context.node.groups.offsets.commit(request.group_id, committer, asked.commits, reply)
+    except BrokerError as error:
+        return refused(error)
+    asked.refuse(stale, ErrorCode.STALE_MEMBER_EPOCH)
+    return reply

@@ -1,0 +1,46 @@
+"""OffsetDelete: offsets of a group, partition by partition; not those of topics that it is reading. Version: 0."""
+
+from __future__ import annotations
+
+from penstock.broker.group_reply import GatheredReply
+from penstock.broker.request_context import RequestContext
+from penstock.coordinator.offsets import TopicPartition
+from penstock.protocol.definitions.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+
+def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse | GatheredReply:
+    response = OffsetDeleteResponse()
+    wanted: dict[TopicPartition, OffsetDeleteResponsePartition] = {}
+    for topic in request.topics:
+        answered = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(answered)
+        for asked in topic.partitions:
+            result = OffsetDeleteResponsePartition(partition_index=asked.partition_index)
+            answered.partitions.append(result)
+            try:
+                context.node.topics.partition(topic.name, asked.partition_index)
+            except BrokerError as error:
+                result.error_code = error.code
+            else:
+                wanted[TopicPartition(topic.name, asked.partition_index)] = result
+
+    def refuse(error: BrokerError) -> None:
+        response.error_code = error.code
+        response.topics.clear()
+
+    reply = GatheredReply(lambda: response)
+    try:
+        shard, subscribed = context.node.groups.offsets.delete(request.group_id, list(wanted))
+    except BrokerError as error:
+        refuse(error)
+        return response
+    for partition in subscribed:
+        wanted[partition].error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    reply.await_writes(shard, refuse)
+    return reply.all_named()

@@ -1,0 +1,118 @@
+"""TxnOffsetCommit: offsets of a group as a part of a producer's transaction. They count when it commits.
+
+Versions: 0 to 5. Since 3 the producer says for which member it commits (KIP-447); since 5 the offsets' partition joins
+the transaction with this request, where before AddOffsetsToTxn had to come first (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.broker.group_offsets import Committer
+from penstock.broker.group_reply import GroupReply
+from penstock.broker.offset_commits import AskedCommits
+from penstock.broker.request_context import RequestContext
+from penstock.broker.transaction_admission import Joining
+from penstock.coordinator.transaction import ProducerIdentity, TopicPartition
+from penstock.protocol.definitions.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+from penstock.protocol.record_encoding import BatchProducer
+
+ABORTABLE_SINCE: Final = 4
+JOINS_SINCE: Final = 5
+
+
+def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse | GroupReply:
+    response = TxnOffsetCommitResponse()
+    asked = AskedCommits(context.node)
+    for topic in request.topics:
+        answered = TxnOffsetCommitResponseTopic(name=topic.name)
+        response.topics.append(answered)
+        for partition in topic.partitions:
+            result = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
+            answered.partitions.append(result)
+            try:
+                target = context.node.topics.partition(topic.name, partition.partition_index)
+            except BrokerError as error:
+                result.error_code = error.code
+                continue
+            asked.add(
+                target,
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata,
+                result,
+            )
+    if asked.is_empty:
+        return response
+
+    def refused(error: BrokerError) -> TxnOffsetCommitResponse:
+        asked.refuse_all(_known_to_producers(error.code))
+        return response
+
+    reply = GroupReply(lambda _: response, refused)
+    try:
+        _TransactionalCommit(request, context, asked, reply).begin()
+    except BrokerError as error:
+        return refused(error)
+    return reply
+
+
+class _TransactionalCommit:
+    """Between the transaction coordinator, which has to let the producer in, and the group."""
+
+    def __init__(
+        self, request: TxnOffsetCommitRequest, context: RequestContext, asked: AskedCommits, reply: GroupReply
+    ) -> None:
+        self._request = request
+        self._context = context
+        self._asked = asked
+        self._reply = reply
+
+    def begin(self) -> None:
+        request, groups = self._request, self._context.node.groups
+        shard = groups.shard(request.group_id)
+        place = TopicPartition(groups.log.topic_name, shard.index)
+        self._context.node.transactions.admit(
+            request.transactional_id,
+            ProducerIdentity(request.producer_id, request.producer_epoch),
+            frozenset({place}),
+            _joining(self._context.api_version),
+            lambda failures: self._admitted(failures.get(place)),
+        )
+
+    def _admitted(self, failure: BrokerError | None) -> None:
+        if failure is not None:
+            self._reply.fail(failure)
+            return
+        request = self._request
+        try:
+            stale = self._context.node.groups.offsets.commit_in_transaction(
+                request.group_id,
+                Committer(
+                    request.member_id, request.group_instance_id, request.generation_id, self._context.api_version
+                ),
+                BatchProducer(request.producer_id, request.producer_epoch),
+                self._asked.commits,
+                self._reply,
+            )
+        except BrokerError as error:
+            self._reply.fail(error)
+        else:
+            self._asked.refuse(stale, ErrorCode.ILLEGAL_GENERATION)
+
+
+def _joining(api_version: int) -> Joining:
+    if api_version >= JOINS_SINCE:
+        return Joining.WITH_THE_WRITE
+    return Joining.BEFORE if api_version >= ABORTABLE_SINCE else Joining.BEFORE_WITH_OLD_ERRORS
+
+
+def _known_to_producers(code: ErrorCode) -> ErrorCode:
+    """A producer knows generations, and nothing of epochs."""
+    return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code

@@ -1,0 +1,274 @@
+"""`penstock group list|describe|reset-offsets|delete`, with the flags of kafka-consumer-groups.sh.
+
+Owns the reading of the flags and the layout of the answers; what is asked of the broker is `client/admin.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli import group_layout as layout
+from penstock.cli.command_error import usage_error
+from penstock.cli.connection import connected
+from penstock.cli.offset_reset import (
+    FromPlan,
+    Scenario,
+    ShiftBy,
+    ToCurrent,
+    ToEdge,
+    ToOffset,
+    ToTimestamp,
+    before_now,
+    chosen_partitions,
+    new_offsets,
+    parse_datetime,
+    parse_plan,
+    parse_topic_choice,
+)
+from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
+from penstock.client.admin import Admin
+from penstock.client.errors import ClientError, GroupNotEmpty, UnknownGroup
+
+GroupsArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", show_default=False)]
+GroupArgument = Annotated[str | None, typer.Argument(metavar="GROUP", show_default=False)]
+GroupOption = Annotated[
+    str | None,
+    typer.Option("--group", metavar="GROUP", help="The same as the argument, as kafka-consumer-groups.sh has it."),
+]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group there is.")]
+
+
+def build() -> typer.Typer:
+    app = typer.Typer(rich_markup_mode=None, help="List, describe, reset and delete consumer groups.")
+    commands: dict[str, tuple[Callable[..., Any], str]] = {
+        "list": (list_groups, examples("penstock group list", "penstock group list --state Empty --json")),
+        "describe": (
+            describe,
+            examples("penstock group describe billing", "penstock group describe billing --members --verbose"),
+        ),
+        "reset-offsets": (
+            reset_offsets,
+            examples(
+                "penstock group reset-offsets billing --topic orders --to-earliest             only shows it",
+                "penstock group reset-offsets billing --topic orders:0,1 --shift-by -10 --execute",
+                "penstock group reset-offsets billing --all-topics --to-datetime 2030-01-01T00:00:00 --execute",
+            ),
+        ),
+        "delete": (delete, examples("penstock group delete billing")),
+    }
+    for name, (command, epilog) in commands.items():
+        app.command(name, epilog=epilog)(command)
+    return app
+
+
+def list_groups(
+    *,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE,...", help="Only these: Stable, Empty, Dead, ...")
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE,...", help="Only these: classic, consumer.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="With type and state.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the groups, one name a line."""
+    with connected(bootstrap_server, client_properties) as configuration:
+        groups = Admin.from_librdkafka(configuration).list_groups()
+    states, protocols = _words(state), _words(protocol)
+    shown = [
+        group
+        for group in groups
+        if (not states or group.state.lower() in states) and (not protocols or group.protocol in protocols)
+    ]
+    if as_json:
+        print(json.dumps([{"group": each.name, "type": each.protocol, "state": each.state} for each in shown]))
+    elif verbose or states or protocols:
+        print(layout.table(["GROUP", "TYPE", "STATE"], [[each.name, each.protocol, each.state] for each in shown]))
+    else:
+        for group in shown:
+            print(group.name)
+
+
+def describe(
+    *,
+    names: GroupsArgument = None,
+    group: GroupOption = None,
+    all_groups: AllGroups = False,
+    members: Annotated[bool, typer.Option("--members", help="The members instead of the offsets.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="The state instead of the offsets.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets and lag, which is the default.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="With --members: what each has.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the offsets and the lag of groups, or their members, or their state."""
+    if members + state + offsets > 1:
+        raise usage_error("--offsets, --members and --state: give one of them")
+    chosen = _groups(names, group)
+    if bool(chosen) == all_groups:
+        raise usage_error("which groups? give GROUP... or --all-groups")
+    with connected(bootstrap_server, client_properties) as configuration:
+        admin = Admin.from_librdkafka(configuration)
+        if all_groups:
+            chosen = [listed.name for listed in admin.list_groups()]
+        described = [(found, admin.group_progress(found)) for found in map(admin.describe_group, chosen)]
+    if as_json:
+        print(json.dumps([layout.as_json(found, progress) for found, progress in described]))
+    elif members:
+        print(layout.members_table([found for found, _progress in described], with_partitions=verbose))
+    elif state:
+        print(layout.states_table([found for found, _progress in described]))
+    else:
+        print(layout.offsets_table(described))
+
+
+def reset_offsets(
+    *,
+    name: GroupArgument = None,
+    group: GroupOption = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="TOPIC[:0,1]", help="Which; may be repeated.")
+    ] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has offsets of.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The first record that is kept.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="The end.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is; the end where it has none.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="This offset.")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", metavar="N", help="Back if negative.")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option("--to-datetime", metavar="TIME", help="YYYY-MM-DDTHH:MM:SS.sss, or later.")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="This long before now.")
+    ] = None,
+    from_file: Annotated[Path | None, typer.Option("--from-file", metavar="FILE", help="What --export wrote.")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without: show what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it, which is the default.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Write topic,partition,offset lines.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a group that has no members to other offsets."""
+    chosen = _one_group(name, group)
+    if execute + dry_run + export > 1:
+        raise usage_error("--execute, --dry-run and --export: give one of them")
+    scenario = _only_one(
+        ToEdge("earliest") if to_earliest else None,
+        ToEdge("latest") if to_latest else None,
+        ToCurrent() if to_current else None,
+        ToOffset(to_offset) if to_offset is not None else None,
+        ShiftBy(shift_by) if shift_by is not None else None,
+        ToTimestamp(parse_datetime(to_datetime)) if to_datetime is not None else None,
+        before_now(by_duration) if by_duration is not None else None,
+        parse_plan(from_file.read_text(), str(from_file)) if from_file is not None else None,
+    )
+    choices = [parse_topic_choice(text) for text in topic or ()]
+    if isinstance(scenario, FromPlan) == bool(choices or all_topics):
+        raise usage_error("of which topics? give --topic or --all-topics (--from-file names its own)")
+    if choices and all_topics:
+        raise usage_error("--topic and --all-topics: give one of them")
+    with connected(bootstrap_server, client_properties) as configuration:
+        admin = Admin.from_librdkafka(configuration)
+        _require_no_members(admin, chosen)
+        current = admin.group_offsets(chosen)
+        if isinstance(scenario, FromPlan):
+            partitions = sorted(scenario.offsets)
+        else:
+            partitions = sorted(current) if all_topics else chosen_partitions(admin, choices)
+        moved = new_offsets(admin, scenario, partitions, current)
+        if execute:
+            admin.set_group_offsets(chosen, moved)
+    if as_json:
+        rows = [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "current_offset": current.get(each),
+                "new_offset": offset,
+            }
+            for each, offset in moved.items()
+        ]
+        print(json.dumps({"group": chosen, "executed": execute, "offsets": rows}))
+    elif export:
+        print(layout.as_csv(moved))
+    else:
+        print(layout.new_offsets_table(chosen, moved))
+        if not execute:
+            print("\nNothing was changed. To do it, add --execute.", file=sys.stderr)
+
+
+def delete(
+    *,
+    names: GroupsArgument = None,
+    group: GroupOption = None,
+    all_groups: AllGroups = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete groups that have no members, with their offsets."""
+    chosen = _groups(names, group)
+    if bool(chosen) == all_groups:
+        raise usage_error("which groups? give GROUP... or --all-groups")
+    failures: list[ClientError] = []
+    outcomes: list[tuple[str, bool]] = []
+    with connected(bootstrap_server, client_properties) as configuration:
+        admin = Admin.from_librdkafka(configuration)
+        for name in [listed.name for listed in admin.list_groups()] if all_groups else chosen:
+            try:
+                admin.delete_group(name)
+            except ClientError as failure:
+                failures.append(failure)
+                outcomes.append((name, False))
+            else:
+                outcomes.append((name, True))
+    if as_json:
+        print(json.dumps([{"group": name, "deleted": deleted} for name, deleted in outcomes]))
+    else:
+        for name, deleted in outcomes:
+            if deleted:
+                print(f"Deleted group {name}.")
+    if failures:
+        raise failures[0]
+
+
+def _require_no_members(admin: Admin, name: str) -> None:
+    try:
+        members = admin.describe_group(name).members
+    except UnknownGroup:
+        return  # Offsets may be set before a group's first member comes.
+    if members:
+        raise GroupNotEmpty(f"group '{name}' has active members; stop them first")
+
+
+def _only_one(*scenarios: Scenario | None) -> Scenario:
+    given = [scenario for scenario in scenarios if scenario is not None]
+    if len(given) != 1:
+        raise usage_error("where to? give one of --to-earliest, --to-latest, --to-offset, ...; see --help")
+    return given[0]
+
+
+def _groups(names: list[str] | None, option: str | None) -> list[str]:
+    return list(dict.fromkeys([*(names or ()), *([option] if option is not None else ())]))
+
+
+def _one_group(name: str | None, option: str | None) -> str:
+    chosen = _groups([name] if name is not None else None, option)
+    if len(chosen) != 1:
+        raise usage_error("which group? give GROUP or --group GROUP")
+    return chosen[0]
+
+
+def _words(text: str | None) -> set[str]:
+    return {word.strip().lower() for word in (text or "").split(",") if word.strip()}

@@ -1,0 +1,392 @@
+"""The consumer: records in, positions and commits; alone, or as a member of a group. Guarantees are in `delivery.py`.
+
+A face on confluent-kafka's consumer. Owns what the binding leaves to its callers: batches that no rebalance has
+overtaken, automatic commits of records that were dealt with rather than fetched, and errors with names in them.
+
+Invariants: a record of a partition that was taken away is never handed out afterwards. Nothing is committed by itself
+for a record that was not handed out. Not thread-safe, as Kafka's consumers are not; only `stop` is.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from penstock.client.assignment import Assignment, OnPartitions, StartingOffsets, native, seek_patiently
+from penstock.client.errors import ClientError, DeserializationError, InvalidClientSetting, NoOffset, from_kafka_error
+from penstock.client.offset_commits import OffsetCommits, OnCommit
+from penstock.client.record_reading import RecordReader, no_offset, partition_of, problem_of
+from penstock.client.records import Record, TopicPartition, next_offsets
+from penstock.client.serializers import Deserializer, Format, deserializer
+from penstock.client.settings import consumer_settings, is_cooperative
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from penstock.client.delivery import Guarantee, Handler, Store
+
+_DEFAULT_POLL_S: Final = 1.0
+_STOP_CHECK_S: Final = 0.1
+_log = logging.getLogger("penstock.consumer")
+
+
+class Consumer:
+    """`config` is in Kafka's names, with `bootstrap.servers` at least, and `group.id` to subscribe or to commit."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        *,
+        key_deserializer: Format | Deserializer | None = None,
+        value_deserializer: Format | Deserializer | None = None,
+    ) -> None:
+        self._settings = consumer_settings(config)
+        self._isolation_level: str = self._settings.values["isolation.level"]
+        self._api_timeout_s: float = self._settings.values["default.api.timeout.ms"] / 1000
+        self._auto_commit = self._settings.values["enable.auto.commit"] and "group.id" in self._settings.given
+        self._reader = RecordReader(deserializer(key_deserializer), deserializer(value_deserializer))
+        self._assignment = Assignment(cooperative=is_cooperative(self._settings))
+        self._commits = OffsetCommits(self._settings.values.get("group.id", ""), timeout_s=self._api_timeout_s)
+        self._topics: list[str] = []
+        self._positions: dict[TopicPartition, int] = {}
+        self._handed_out: list[Record] = []
+        self._without_offset: set[TopicPartition] = set()
+        self._postponed: ClientError | None = None
+        self._stopping = threading.Event()
+        self._lazy_client: Any = None
+        self._closed = False
+
+    @property
+    def group_id(self) -> str:
+        group_id: str | None = self._settings.values.get("group.id")
+        if not group_id:
+            raise InvalidClientSetting("group.id is missing: subscribing and committing are a group's")
+        return group_id
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str],
+        *,
+        on_assign: OnPartitions | None = None,
+        on_revoke: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+    ) -> None:
+        """Reads these topics as a member of the group. A name that begins with `^` is a regular expression.
+
+        The callbacks get a list of TopicPartition, inside `poll`. `on_assign` may `seek`; `on_revoke` may `commit`;
+        `on_lost`, by default the same as `on_revoke`, is called where the partitions are somebody else's already.
+        """
+        self._open()
+        _ = self.group_id
+        self._topics = [topics] if isinstance(topics, str) else list(topics)
+        self._assignment.on_assign = on_assign
+        self._assignment.on_revoke = on_revoke
+        self._assignment.on_lost = on_revoke if on_lost is None else on_lost
+        if self._lazy_client is not None:
+            self._subscribe(self._lazy_client)
+
+    def unsubscribe(self) -> None:
+        self._topics = []
+        if self._lazy_client is not None:
+            self._lazy_client.unsubscribe()
+
+    def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]) -> None:
+        """Reads these partitions, whoever else does; a mapping also says from which offsets."""
+        if self._topics:
+            raise ClientError("the consumer is subscribed: unsubscribe before assigning partitions by hand")
+        self._count_as_read()
+        client = self._client()
+        self._translated("assigning partitions", lambda: self._assignment.assign(client, partitions))
+        self._positions = dict(partitions) if isinstance(partitions, Mapping) else {}
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self._assignment.partitions)
+
+    def poll(self, timeout_s: float = _DEFAULT_POLL_S, *, max_records: int | None = None) -> list[Record]:
+        """Up to `max.poll.records` records that are there, waiting `timeout_s` at most for the first of them."""
+        self._count_as_read()
+        limit = self._settings.values["max.poll.records"] if max_records is None else max_records
+        records = []
+        if self._postponed is None:
+            records = self._deserialized(self._translated("reading", lambda: self._fetched(limit, timeout_s)))
+        if not records and self._postponed is not None:
+            problem, self._postponed = self._postponed, None
+            if isinstance(problem, NoOffset):
+                self._without_offset.add(TopicPartition(problem.topic, problem.partition))
+            raise problem
+        self._handed_out = records
+        self._positions.update(next_offsets(records))
+        return records
+
+    def __iter__(self) -> Iterator[Record]:
+        """Record by record, until `stop` is called."""
+        while not self._stopping.is_set():
+            yield from self.poll(_STOP_CHECK_S, max_records=1)
+        self._stopping.clear()
+
+    def stop(self) -> None:
+        """Ends `run`, after the batch in hand, or an iteration: the one that is going on, or else the next.
+
+        Any thread and any signal handler may call it.
+        """
+        self._stopping.set()
+
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def settled(self) -> bool:
+        """Whether the group has given this consumer its share, or partitions were assigned by hand."""
+        return self._assignment.settled
+
+    def run(
+        self,
+        handler: Handler,
+        *,
+        guarantee: Guarantee,
+        store: Store | None = None,
+        batch: bool = False,
+        stop_when_idle_s: float | None = None,
+    ) -> int:
+        """Calls the handler for what is read, and records progress as the guarantee says; see docs/clients.md.
+
+        The handler gets a record, or with `batch=True` a list of them; under `exactly_once` also the store's open
+        transaction. Returns how many records were handled, after `stop`, or when none came for `stop_when_idle_s`.
+        """
+        from penstock.client.delivery import run
+
+        try:
+            return run(self, handler, guarantee, store, batch=batch, stop_when_idle_s=stop_when_idle_s)
+        finally:
+            self._stopping.clear()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """The next record of the partition is the one with this offset."""
+        self._handed_out = [record for record in self._handed_out if record.topic_partition != partition]
+        if not self._assignment.note_seek(partition, offset):
+            if partition not in self._assignment.partitions:
+                raise ClientError(f"seeking in {partition}: it is not assigned to this consumer")
+            self._seek_now(partition, offset)
+        self._positions[partition] = offset
+        self._without_offset.discard(partition)
+
+    def rewind(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Seeks, as far as the partitions are still ours; whoever has the others begins where the group committed."""
+        for partition, offset in offsets.items():
+            if partition in self._assignment.partitions:
+                self.seek(partition, offset)
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that is handed out."""
+        if partition in self._positions:
+            return self._positions[partition]
+        committed = self.committed([partition])[partition] if "group.id" in self._settings.given else None
+        if committed is not None:
+            return committed
+        reset = self._settings.values["auto.offset.reset"]
+        if reset == "none":
+            raise no_offset(partition)
+        return self.beginning_offset(partition) if reset == "earliest" else self.end_offset(partition)
+
+    def beginning_offset(self, partition: TopicPartition) -> int:
+        return self._watermarks(partition)[0]
+
+    def end_offset(self, partition: TopicPartition) -> int:
+        """Where the next record will be written; under `read_committed`, where the first open transaction begins."""
+        return self._watermarks(partition)[1]
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Nothing of these is handed out until `resume`; membership and positions stay."""
+        self._translated("pausing", functools.partial(self._client().pause, native(partitions)))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._translated("resuming", functools.partial(self._client().resume, native(partitions)))
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commits what was handed out, or these offsets (of the next records), and waits for the broker's answer.
+
+        Raises CommitRefused where the group has moved on, and the partitions may be somebody else's.
+        """
+        wanted = self._to_commit(offsets)
+        if wanted:
+            self._commits.require_membership(self._client(), subscribed=bool(self._topics))
+            self._commits.commit(self._client(), wanted)
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, on_commit: OnCommit | None = None
+    ) -> None:
+        """As `commit`, without waiting: a later `poll` calls `on_commit` with the offsets and the error or None."""
+        wanted = self._to_commit(offsets)
+        if wanted:
+            self._commits.require_membership(self._client(), subscribed=bool(self._topics))
+            self._commits.commit_async(self._client(), wanted, on_commit)
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """What the group has committed; None where it has not."""
+        _ = self.group_id
+        return self._commits.committed(self._client(), partitions)
+
+    def group_metadata(self) -> Any:
+        """The membership that `Producer.send_offsets_to_transaction` shows to the broker."""
+        self._commits.require_membership(self._client(), subscribed=bool(self._topics))
+        return self._client().consumer_group_metadata()
+
+    def close(self) -> None:
+        """Leaves the group; with `enable.auto.commit`, commits what was handed out."""
+        if self._closed:
+            return
+        self._count_as_read()
+        client, self._lazy_client, self._closed = self._lazy_client, None, True
+        if client is not None:
+            client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            # Whether the records in hand were dealt with, nobody knows: they come again.
+            self._handed_out = []
+        self.close()
+
+    def begin_run(self, starting_offsets: StartingOffsets | None, *, exactly_once: bool) -> None:
+        """Leaves progress to `delivery.py`; partitions begin where it says, those that are assigned already too."""
+        if exactly_once and self._isolation_level != "read_committed":
+            if "isolation.level" in self._settings.given or self._lazy_client is not None:
+                raise InvalidClientSetting(
+                    "exactly_once reads no records of aborted transactions: set isolation.level to read_committed"
+                )
+            self._isolation_level = "read_committed"
+        self._auto_commit = False
+        self._handed_out = []
+        self._assignment.starting_offsets = starting_offsets
+        if starting_offsets is not None and self._assignment.partitions:
+            self.rewind(starting_offsets(sorted(self._assignment.partitions)))
+
+    def end_run(self) -> None:
+        self._assignment.starting_offsets = None
+
+    def _open(self) -> None:
+        if self._closed:
+            raise ClientError("the consumer is closed")
+
+    def _client(self) -> Any:
+        """Made on first use, because a run may still decide what is read."""
+        self._open()
+        if self._lazy_client is None:
+            from confluent_kafka import Consumer as Native
+
+            librdkafka = {
+                "group.id": "penstock-consumer",  # librdkafka wants one even of a reader that belongs to no group
+                "logger": _log,
+                **self._settings.librdkafka,
+                "isolation.level": self._isolation_level,
+                "enable.auto.commit": self._auto_commit,
+                "enable.auto.offset.store": False,
+                "on_commit": self._commits.on_answer,
+            }
+            client = self._translated("the consumer's configuration", lambda: Native(librdkafka))
+            if self._topics:
+                self._subscribe(client)
+            self._lazy_client = client
+        return self._lazy_client
+
+    def _subscribe(self, client: Any) -> None:
+        callbacks = {
+            "on_assign": self._on_assign,
+            "on_revoke": self._assignment.revoked,
+            "on_lost": self._assignment.lost,
+        }
+        self._translated(
+            f"subscribing to {', '.join(self._topics)}", lambda: client.subscribe(self._topics, **callbacks)
+        )
+
+    def _on_assign(self, client: Any, partitions: list[Any]) -> None:
+        # Where they begin is the group's word, or the store's, or a seek's in the user's callback.
+        for each in partitions:
+            self._positions.pop(TopicPartition(each.topic, each.partition), None)
+        self._assignment.assigned(client, partitions)
+
+    def _fetched(self, limit: int, timeout_s: float) -> list[Message]:
+        client = self._client()
+        moved = self._assignment.moved
+        moved.clear()
+        messages: list[Message] = []
+        wait_s = timeout_s
+        while len(messages) < limit:
+            # One by one: a rebalance happens inside this call, and what was fetched before it is not ours any more.
+            message = client.poll(wait_s)
+            if moved:
+                messages = [each for each in messages if partition_of(each) not in moved]
+                moved.clear()
+            if message is None:
+                break
+            if message.error() is not None:
+                self._postponed = problem_of(message)
+                if self._postponed is not None:
+                    break
+                continue
+            messages.append(message)
+            wait_s = 0.0
+        return messages
+
+    def _deserialized(self, messages: list[Message]) -> list[Record]:
+        records: list[Record] = []
+        unreadable: set[TopicPartition] = set()
+        for message in messages:
+            if partition_of(message) in unreadable:
+                continue
+            try:
+                records.append(self._reader.read(message))
+            except DeserializationError as failure:
+                # The consumer stays before the record. The others of the batch are good.
+                partition = partition_of(message)
+                unreadable.add(partition)
+                self._postponed = failure
+                self._seek_now(partition, failure.offset)
+        return records
+
+    def _count_as_read(self) -> None:
+        """What the last poll handed out was dealt with, or the caller would not be back: it may be committed."""
+        records, self._handed_out = self._handed_out, []
+        if self._auto_commit and records and self._lazy_client is not None:
+            offsets = {
+                partition: offset
+                for partition, offset in next_offsets(records).items()
+                if partition in self._assignment.partitions
+            }
+            self._lazy_client.store_offsets(offsets=native(offsets))
+
+    def _to_commit(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
+        _ = self.group_id
+        if offsets is not None:
+            return dict(offsets)
+        return {each: offset for each, offset in self._positions.items() if each in self._assignment.partitions}
+
+    def _seek_now(self, partition: TopicPartition, offset: int) -> None:
+        client = self._client()
+        if partition in self._without_offset:
+            # librdkafka has given up on it, for good unless it is assigned anew.
+            move = functools.partial(self._assignment.restart, client, partition, offset, self._positions)
+        else:
+            move = functools.partial(seek_patiently, client, partition, offset)
+        self._translated(f"seeking in {partition}", move)
+
+    def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        (asked,) = native([partition])
+        ask = functools.partial(self._client().get_watermark_offsets, asked, timeout=self._api_timeout_s)
+        first, end = self._translated(str(partition), ask)
+        return first, end
+
+    def _translated(self, subject: str, call: Callable[[], Any]) -> Any:
+        from confluent_kafka import KafkaException
+
+        try:
+            return call()
+        except KafkaException as failure:
+            raise from_kafka_error(failure.args[0], subject) from failure

@@ -1,0 +1,92 @@
+"""From librdkafka's messages to records, and from its events to errors worth raising.
+
+Owns deserialization and the judgement which of librdkafka's events concern the caller. It must never know of positions
+or commits.
+
+Invariant: an event that a consumer survives by itself is logged and never raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.client.errors import ClientError, DeserializationError, NoOffset, from_kafka_error
+from penstock.client.records import Record, TopicPartition
+from penstock.client.serializers import Deserializer
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_NO_OFFSET: Final = -140
+_END_OF_PARTITION: Final = -191
+# As Java's consumer: poll interval exceeded, topic unknown, connections, timeouts, coordinators that are moving.
+_SURVIVED: Final = frozenset({-147, 3, -187, -195, -193, -185, 7, 14, 15, 16, -180})
+_log = logging.getLogger("penstock.consumer")
+
+
+class RecordReader:
+    def __init__(self, key_of: Deserializer, value_of: Deserializer) -> None:
+        self._key_of = key_of
+        self._value_of = value_of
+
+    def read(self, message: Message) -> Record:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        key, value = message.key(), message.value()
+        part = "key"
+        try:
+            key_object = None if key is None else self._key_of(key)
+            part = "value"
+            value_object = None if value is None else self._value_of(value)
+        except Exception as failure:
+            where = f"{TopicPartition(topic, partition)} offset {offset}"
+            reason = f"{type(failure).__name__}: {failure}"
+            raise DeserializationError(
+                f"{where}: the {part} cannot be read ({reason})", topic=topic, partition=partition, offset=offset
+            ) from failure
+        headers: Any = message.headers()
+        return Record(
+            topic,
+            partition,
+            offset,
+            message.timestamp()[1],
+            key_object,
+            value_object,
+            () if headers is None else tuple(headers),
+            message.leader_epoch(),
+        )
+
+
+def partition_of(message: Message) -> TopicPartition:
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return TopicPartition(topic, partition)
+
+
+def problem_of(event: Message) -> ClientError | None:
+    """What to raise for a message that is an error; None if the consumer carries on by itself."""
+    error = event.error()
+    assert error is not None
+    code, topic, partition = error.code(), event.topic(), event.partition()
+    if code == _END_OF_PARTITION:
+        return None
+    if code == _NO_OFFSET and topic is not None and partition is not None:
+        return no_offset(TopicPartition(topic, partition))
+    subject = "the consumer" if topic is None else f"topic '{topic}'"
+    if code in _SURVIVED and not error.fatal():
+        _log.warning("%s: %s", subject, error.str())
+        return None
+    return from_kafka_error(error, subject)
+
+
+def no_offset(partition: TopicPartition) -> NoOffset:
+    return NoOffset(
+        f"{partition} has no committed offset that is still there, and auto.offset.reset is none: "
+        "seek to an offset, or set it to earliest or latest",
+        topic=partition.topic,
+        partition=partition.partition,
+    )

@@ -1,0 +1,393 @@
+"""A classic consumer group: who may join, sync, heartbeat, leave and commit, in Kafka's rules and with Kafka's errors.
+
+A pure state machine. Each request is a call with the time; what is to be done about it comes back as effects, in order
+(`classic_messages.py`). Answers that must wait come with a later call's effects, under the token given with the
+request. `tick` is to be called when `next_deadline_ms` has come. How generations follow each other is the business of
+`classic_rebalance.py`, who is who that of `classic_roster.py`.
+
+What members say to each other (subscriptions, assignments) is opaque here, so any kind of member works: consumers of
+either rebalance protocol, Connect's workers. Cooperative rebalances are several ordinary ones.
+
+Invariant: every token comes back exactly once; of a group that is no more, after `close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as changed
+
+from penstock.coordinator.classic_member import ClassicMember
+from penstock.coordinator.classic_messages import (
+    UNKNOWN_MEMBER,
+    ClassicGroupState,
+    Effect,
+    GroupDescription,
+    GroupSnapshot,
+    JoinReply,
+    JoinRequest,
+    JoinResult,
+    LeaveReply,
+    LeaveResult,
+    LeavingMember,
+    OffsetRetention,
+    ReplyToken,
+    SyncReply,
+    SyncRequest,
+    SyncResult,
+)
+from penstock.coordinator.classic_rebalance import Rebalance
+from penstock.coordinator.classic_roster import Roster
+from penstock.coordinator.classic_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicGroupSettings:
+    """The broker's group.* settings, with Kafka's defaults."""
+
+    initial_rebalance_delay_ms: int = 3_000
+    session_timeout_ms_min: int = 6_000
+    session_timeout_ms_max: int = 1_800_000
+    size_max: int = 2**31 - 1
+
+    def check_session_timeout(self, session_timeout_ms: int) -> None:
+        if not self.session_timeout_ms_min <= session_timeout_ms <= self.session_timeout_ms_max:
+            raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+
+class ClassicGroup:
+    def __init__(self, group_id: str, settings: ClassicGroupSettings, new_uuid: Callable[[], str]) -> None:
+        """`new_uuid` makes member ids unique; it is where chance comes in."""
+        self.group_id = group_id
+        self._settings = settings
+        self._new_uuid = new_uuid
+        self._roster = Roster()
+        self._rebalance = Rebalance(group_id, self._roster, settings.initial_rebalance_delay_ms)
+
+    @classmethod
+    def restore(
+        cls, snapshot: GroupSnapshot, settings: ClassicGroupSettings, new_uuid: Callable[[], str], now_ms: int
+    ) -> ClassicGroup:
+        """The group as its last record says. Its members get a whole session timeout to find us."""
+        group = cls(snapshot.group_id, settings, new_uuid)
+        roster, rebalance = group._roster, group._rebalance
+        roster.protocol_type = snapshot.protocol_type or None
+        for saved in snapshot.members:
+            member = ClassicMember.restored(saved, snapshot.protocol_name or "")
+            roster.add(member, snapshot.protocol_type)
+            rebalance.keep_alive(member, now_ms)
+        if snapshot.leader_id in roster.members:
+            roster.leader_id = snapshot.leader_id
+        rebalance.generation_id = snapshot.generation_id
+        rebalance.protocol_name = snapshot.protocol_name
+        rebalance.state_timestamp_ms = None if snapshot.state_timestamp_ms == -1 else snapshot.state_timestamp_ms
+        rebalance.state = ClassicGroupState.STABLE if roster.members else ClassicGroupState.EMPTY
+        if len(roster.members) > settings.size_max:
+            # The limit was lowered. The members have to join again, and the last to do so will find it full.
+            rebalance.begin(now_ms)
+        return group
+
+    def snapshot(self) -> GroupSnapshot:
+        return self._rebalance.snapshot()
+
+    # JoinGroup
+
+    def join(self, request: JoinRequest, reply: ReplyToken, now_ms: int) -> list[Effect]:
+        try:
+            self._join(request, reply, now_ms)
+        except BrokerError as error:
+            member_id = UNKNOWN_MEMBER if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
+            self._rebalance.emit(JoinReply(reply, JoinResult(error.code, member_id)))
+        return self._rebalance.take_effects()
+
+    def _join(self, request: JoinRequest, reply: ReplyToken, now_ms: int) -> None:
+        self._settings.check_session_timeout(request.session_timeout_ms)
+        self._check_alive()
+        self._check_size(request.member_id, now_ms)
+        if not self._roster.supports(request.protocol_type, request.protocols):
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if request.member_id == UNKNOWN_MEMBER:
+            self._join_without_member_id(request, reply, now_ms)
+        elif request.member_id in self._roster.promised and request.instance_id is None:
+            self._add(request.member_id, request, reply, now_ms)
+        else:
+            member = self._roster.find(request.member_id, request.instance_id)
+            self._join_again(member, request, reply, now_ms)
+
+    def _check_size(self, member_id: str, now_ms: int) -> None:
+        """While the group is collecting joins, those who have joined count, so the last to come back are left out."""
+        member = self._roster.members.get(member_id)
+        if self.state is ClassicGroupState.PREPARING_REBALANCE:
+            is_inside = member is not None and member.join_token is not None
+            size = self._roster.awaiting_join_count
+        else:
+            is_inside = member is not None
+            size = len(self._roster.members)
+        if is_inside or self.state is ClassicGroupState.EMPTY or size < self._settings.size_max:
+            return
+        if member is not None:
+            self._rebalance.remove(member)
+            self._rebalance.complete_if_all_joined(now_ms)
+        elif member_id in self._roster.promised:
+            self._rebalance.withdraw_promise(member_id, now_ms)
+        raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+    def _join_without_member_id(self, request: JoinRequest, reply: ReplyToken, now_ms: int) -> None:
+        member_id = f"{request.instance_id or request.client_id}-{self._new_uuid()}"
+        known = self._roster.static_member(request.instance_id)
+        if known is not None:
+            self._return_static(known, member_id, request, reply, now_ms)
+        elif request.needs_member_id_first:
+            self._rebalance.promise(member_id, now_ms + request.session_timeout_ms)
+            self._rebalance.emit(JoinReply(reply, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
+        else:
+            self._add(member_id, request, reply, now_ms)
+
+    def _add(self, member_id: str, request: JoinRequest, reply: ReplyToken, now_ms: int) -> None:
+        self._rebalance.add(ClassicMember.joining(member_id, request), request.protocol_type, reply, now_ms)
+
+    def _join_again(self, member: ClassicMember, request: JoinRequest, reply: ReplyToken, now_ms: int) -> None:
+        """A member that says nothing new is told the current generation again: it may have missed the answer.
+
+        A leader that joins a stable group always gets a rebalance; it asks for one when topics have changed.
+        """
+        says_nothing_new = request.protocols == member.protocols
+        is_settled = self.state is ClassicGroupState.COMPLETING_REBALANCE or (
+            self.state is ClassicGroupState.STABLE and not self._roster.is_leader(member)
+        )
+        if is_settled and says_nothing_new:
+            self._rebalance.emit(JoinReply(reply, self._rebalance.joined(member)))
+            return
+        self._update(member, request)
+        self._rebalance.await_join(member, reply)
+        self._rebalance.begin_or_go_on(now_ms)
+
+    def _update(self, member: ClassicMember, request: JoinRequest) -> None:
+        self._roster.change_protocols(member, request.protocols)
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.join_timeout_ms
+
+    def _return_static(
+        self, member: ClassicMember, member_id: str, request: JoinRequest, reply: ReplyToken, now_ms: int
+    ) -> None:
+        """The instance was restarted. A stable group stays as it is, if the newcomer does not change its protocol."""
+        former_leader_id = self._roster.leader_id
+        self._rebalance.refuse_waiting(member, ErrorCode.FENCED_INSTANCE_ID, member.member_id)
+        self._roster.rename_static(member, member_id)
+        member.is_new = False
+        self._update(member, request)
+        self._rebalance.keep_alive(member, now_ms)
+        if self.state is not ClassicGroupState.STABLE or self._roster.select_protocol() != self.protocol_name:
+            # The leader may be at work on an assignment for the former member id, so this one would get none.
+            self._rebalance.await_join(member, reply)
+            self._rebalance.begin_or_go_on(now_ms)
+            return
+        result = self._rebalance.joined(member)
+        if request.can_skip_assignment:
+            result = changed(result, skip_assignment=self._roster.is_leader(member))
+        else:
+            # Under the former leader's id it will not take itself for the leader, and so will not assign anew.
+            result = changed(result, leader_id=former_leader_id or UNKNOWN_MEMBER, members=())
+        self._rebalance.persist()
+        self._rebalance.emit(JoinReply(reply, result))
+
+    # SyncGroup
+
+    def sync(self, request: SyncRequest, reply: ReplyToken, now_ms: int) -> list[Effect]:
+        try:
+            self._sync(request, reply, now_ms)
+        except BrokerError as error:
+            self._rebalance.emit(SyncReply(reply, SyncResult(error.code)))
+        return self._rebalance.take_effects()
+
+    def _sync(self, request: SyncRequest, reply: ReplyToken, now_ms: int) -> None:
+        if request.lacks_protocol:
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        member = self._member_of_generation(request.member_id, request.instance_id, request.generation_id)
+        if _contradicts(request.protocol_type, self._roster.protocol_type) or _contradicts(
+            request.protocol_name, self.protocol_name
+        ):
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if self.state is ClassicGroupState.PREPARING_REBALANCE:
+            raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
+        if self.state is ClassicGroupState.STABLE:
+            member.owes_sync = False
+            self._rebalance.emit(SyncReply(reply, self._rebalance.synced(member)))
+            return
+        self._rebalance.await_sync(member, reply)
+        if self._roster.is_leader(member):
+            self._rebalance.assign(dict(request.assignments), now_ms)
+
+    # Heartbeat and LeaveGroup
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int) -> None:
+        member = self._member_of_generation(member_id, instance_id, generation_id)
+        self._rebalance.keep_alive(member, now_ms)
+        if self.state is ClassicGroupState.PREPARING_REBALANCE:
+            raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def leave(self, leaving: Sequence[LeavingMember], reply: ReplyToken, now_ms: int) -> list[Effect]:
+        """One rebalance for all of them. Raises only if the group is dead: that concerns no member in particular."""
+        self._check_alive()
+        size_before = len(self._roster.members)
+        results = tuple(self._leave(member) for member in leaving)
+        if len(self._roster.members) < size_before:
+            self._rebalance.begin_or_go_on(now_ms)
+        else:
+            self._rebalance.complete_if_all_joined(now_ms)
+        self._rebalance.emit(LeaveReply(reply, results))
+        return self._rebalance.take_effects()
+
+    def _leave(self, leaving: LeavingMember) -> LeaveResult:
+        try:
+            if leaving.member_id in self._roster.promised:
+                del self._roster.promised[leaving.member_id]
+            else:
+                self._rebalance.remove(self._find_leaving(leaving))
+        except BrokerError as error:
+            return LeaveResult(error.code, leaving.member_id, leaving.instance_id)
+        return LeaveResult(ErrorCode.NONE, leaving.member_id, leaving.instance_id)
+
+    def _find_leaving(self, leaving: LeavingMember) -> ClassicMember:
+        if leaving.member_id != UNKNOWN_MEMBER:
+            return self._roster.find(leaving.member_id, leaving.instance_id)
+        member = self._roster.static_member(leaving.instance_id)
+        if member is None:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    # Time, and the end
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `tick`. Never later than needed; heartbeats may have made it earlier than needed."""
+        return self._rebalance.next_deadline_ms()
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        self._rebalance.tick(now_ms)
+        return self._rebalance.take_effects()
+
+    def close(self, error: ErrorCode, now_ms: int) -> list[Effect]:
+        """The group was deleted, or belongs to another coordinator now. Whoever waits is told `error`."""
+        self._rebalance.die(error, now_ms)
+        return self._rebalance.take_effects()
+
+    # Offsets
+
+    def check_offset_commit(
+        self, member_id: str, instance_id: str | None, generation_id: int, *, transactional: bool, now_ms: int
+    ) -> None:
+        """Raises if these offsets may not be committed. A commit that may is a sign of life.
+
+        Without a generation it comes from a consumer that manages its partitions itself, or from an administrator;
+        both need a group without members. Transactions of old producers do not name a member at all.
+        """
+        self._check_alive()
+        if generation_id < 0 and self.state is ClassicGroupState.EMPTY:
+            return
+        if generation_id < 0 and member_id == UNKNOWN_MEMBER and instance_id is None:
+            if not transactional:
+                raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+            return
+        member = self._member_of_generation(member_id, instance_id, generation_id)
+        if transactional:
+            return
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE:
+            raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._rebalance.keep_alive(member, now_ms)
+
+    def check_offset_delete(self) -> None:
+        """Consumers' offsets may be deleted topic by topic while they are at work (see `is_subscribed_to`)."""
+        self._check_exists()
+        if self.state is not ClassicGroupState.EMPTY and not self._uses_consumer_protocol:
+            raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check_delete(self) -> None:
+        self._check_exists()
+        if self.state is not ClassicGroupState.EMPTY:
+            raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """As long as a group of consumers does not say what it reads, it may be anything."""
+        topics = self.subscribed_topics()
+        return self._uses_consumer_protocol if topics is None else topic in topics
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """None where it cannot be known. Reads every member's subscription."""
+        if not self._uses_consumer_protocol:
+            return None
+        if not self._roster.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        return subscribed_topics(member.metadata(self.protocol_name) for member in self._roster.members.values())
+
+    def offset_retention(self) -> OffsetRetention:
+        if self.protocol_type == "":
+            return OffsetRetention.SINCE_COMMIT
+        if self.state is ClassicGroupState.EMPTY:
+            # Records of an old version do not say when that was.
+            is_known = self.state_timestamp_ms is not None
+            return OffsetRetention.SINCE_GROUP_WAS_EMPTY if is_known else OffsetRetention.SINCE_COMMIT
+        if self.state is ClassicGroupState.STABLE and self.subscribed_topics() is not None:
+            return OffsetRetention.SINCE_COMMIT
+        return OffsetRetention.KEEP
+
+    # Views
+
+    @property
+    def state(self) -> ClassicGroupState:
+        return self._rebalance.state
+
+    @property
+    def state_timestamp_ms(self) -> int | None:
+        return self._rebalance.state_timestamp_ms
+
+    @property
+    def generation_id(self) -> int:
+        return self._rebalance.generation_id
+
+    @property
+    def protocol_type(self) -> str:
+        """Empty for a group that never had members: it holds the offsets of consumers that manage themselves."""
+        return self._roster.protocol_type or ""
+
+    @property
+    def protocol_name(self) -> str | None:
+        return self._rebalance.protocol_name
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody is in it or about to be. Without offsets, it is not worth keeping."""
+        return self.state is ClassicGroupState.EMPTY and not self._roster.promised
+
+    def describe(self) -> GroupDescription:
+        is_stable = self.state is ClassicGroupState.STABLE
+        protocol_name = self.protocol_name if is_stable else None
+        members = tuple(member.snapshot(protocol_name) for member in self._roster.members.values())
+        return GroupDescription(self.group_id, self.state, self.protocol_type, protocol_name or "", members)
+
+    # Checks
+
+    @property
+    def _uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def _member_of_generation(self, member_id: str, instance_id: str | None, generation_id: int) -> ClassicMember:
+        self._check_alive()
+        member = self._roster.find(member_id, instance_id)
+        if generation_id != self.generation_id:
+            raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
+        return member
+
+    def _check_alive(self) -> None:
+        if self.state is ClassicGroupState.DEAD:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _check_exists(self) -> None:
+        if self.state is ClassicGroupState.DEAD:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def _contradicts(said: str | None, known: str | None) -> bool:
+    return said is not None and known is not None and said != known

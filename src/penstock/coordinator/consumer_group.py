@@ -1,0 +1,370 @@
+"""A group of the newer consumer protocol (KIP-848), in which the broker decides and members follow one by one.
+
+Owns: membership, epochs and their fencing, the target assignment and each member's way to it, sessions and the time
+that a member has to give up partitions.
+Must never know: sockets, timers, records. It is told the time, and returns what must be written.
+
+The group epoch moves when members, subscriptions or subscribed topics change; the next heartbeat of anyone computes a
+target assignment for it; each member's own heartbeats lead it there (`reconciliation.py`).
+
+Invariant: a partition is never handed to a member while another has it or has not said that it gave it up, unless the
+other has left, has been silent for a session, or has not given it up within its own rebalance timeout.
+Invariant: a call that raises changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from penstock.coordinator.assignors import ASSIGNORS, AssignableMember
+from penstock.coordinator.consumer_group_changes import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroupChange,
+    CurrentAssignment,
+    CurrentAssignmentChanged,
+    GroupEpoch,
+    GroupEpochChanged,
+    MemberMetadata,
+    MemberMetadataChanged,
+    MemberState,
+    TargetAssignmentChanged,
+    TargetEpoch,
+    TargetEpochChanged,
+    member_removed,
+)
+from penstock.coordinator.consumer_group_description import DescribedGroup, described_group
+from penstock.coordinator.consumer_group_messages import (
+    ConsumerGroupSettings,
+    Heartbeat,
+    HeartbeatResult,
+    updated_metadata,
+)
+from penstock.coordinator.consumer_group_state import ConsumerGroupState, GroupPhase
+from penstock.coordinator.consumer_group_subscriptions import Subscriptions
+from penstock.coordinator.member_deadlines import MemberDeadlines
+from penstock.coordinator.reconciliation import reconcile
+from penstock.coordinator.topic_partitions import TopicCatalogue, TopicPartition, by_topic
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+_EPOCH_ONLY_COMMITS_SINCE: Final = 9  # OffsetCommit: what came before has generations, and no word for a stale epoch
+
+
+class ConsumerGroup:
+    def __init__(self, group_id: str, settings: ConsumerGroupSettings, catalogue: TopicCatalogue) -> None:
+        self.group_id = group_id
+        self.settings = settings
+        self._state = ConsumerGroupState()
+        self._subscriptions = Subscriptions(catalogue)
+        self._topics_may_have_changed = False
+        self._deadlines = MemberDeadlines()
+        self._unwritten: list[ConsumerGroupChange] = []
+
+    @classmethod
+    def restore(
+        cls,
+        group_id: str,
+        settings: ConsumerGroupSettings,
+        catalogue: TopicCatalogue,
+        changes: Iterable[ConsumerGroupChange],
+        now_ms: int,
+    ) -> ConsumerGroup:
+        """The group that wrote `changes`, the last of each key in any order. Every member's time begins anew."""
+        group = cls(group_id, settings, catalogue)
+        group._state.restore(changes)
+        group._topics_may_have_changed = True
+        for member_id in group._state.members:
+            group._deadlines.start_session(member_id, now_ms + settings.session_timeout_ms)
+            group._time_revocation(member_id, now_ms)
+        return group
+
+    # Heartbeats
+
+    def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> tuple[HeartbeatResult, list[ConsumerGroupChange]]:
+        """The answer, and what to write before it is given. Raises BrokerError.
+
+        `check_heartbeat` has been asked before, and a member that wants to be named has been given an id of chance.
+        """
+        if heartbeat.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            return self._leave(heartbeat)
+        earlier_id = self._identify(heartbeat)
+        before = self._state.members.get(earlier_id)
+        metadata = updated_metadata(before, heartbeat)
+        if heartbeat.subscribed_topic_regex:
+            self._subscriptions.check_pattern(heartbeat.subscribed_topic_regex)
+
+        member_id = heartbeat.member_id
+        merges_two = earlier_id != member_id and member_id in self._state.members
+        if self._state.current(earlier_id).member_epoch == STATIC_LEAVE_EPOCH:
+            self._take_over(earlier_id, metadata)
+        elif metadata != before:
+            self._change(MemberMetadataChanged(member_id, metadata))
+        self._advance_group_epoch(
+            subscription_changed=before is None or merges_two or not metadata.subscribes_like(before)
+        )
+        if self._state.group.epoch > self._state.target.assignment_epoch:
+            self._compute_target(now_ms)
+        assigned_before = self._state.current(member_id).assigned.keys()
+        current = self._reconcile(member_id, heartbeat, now_ms)
+        self._deadlines.start_session(member_id, now_ms + self.settings.session_timeout_ms)
+        is_news = heartbeat.is_full or current.assigned.keys() != assigned_before
+        result = HeartbeatResult(
+            member_id,
+            current.member_epoch,
+            self.settings.heartbeat_interval_ms,
+            by_topic(current.assigned) if is_news else None,
+        )
+        return result, self._take_unwritten()
+
+    def _identify(self, heartbeat: Heartbeat) -> str:
+        """The id under which the member is known: its own, or that of the static member whose place it takes."""
+        member_id, instance_id = heartbeat.member_id, heartbeat.instance_id
+        static_id = self._state.static_members.get(instance_id) if instance_id is not None else None
+        if heartbeat.member_epoch != JOIN_EPOCH:
+            self._check_known(member_id, instance_id)
+            self._check_epoch(heartbeat)
+            return member_id
+        if static_id is not None and static_id != member_id:
+            # Kafka also refuses the same member that joins again, for instance because the answer to its join was
+            # lost. It cannot be told apart from itself, so it is welcome here.
+            if self._state.current(static_id).member_epoch != STATIC_LEAVE_EPOCH:
+                raise BrokerError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"The instance id {instance_id!r} is in use by another member of the group {self.group_id!r}.",
+                )
+            return static_id
+        if member_id not in self._state.members and len(self._state.members) >= self.settings.max_size:
+            raise BrokerError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The group {self.group_id!r} is full: it may have {self.settings.max_size} members.",
+            )
+        return member_id
+
+    def _check_known(self, member_id: str, instance_id: str | None) -> None:
+        if instance_id is not None:
+            static_id = self._state.static_members.get(instance_id)
+            if static_id is None:
+                raise self._unknown_member(f"instance id {instance_id!r}")
+            if static_id != member_id:
+                raise BrokerError(
+                    ErrorCode.FENCED_INSTANCE_ID,
+                    f"The instance id {instance_id!r} belongs to another member of the group {self.group_id!r} now.",
+                )
+        elif member_id not in self._state.members:
+            raise self._unknown_member(f"id {member_id!r}")
+
+    def _unknown_member(self, who: str) -> BrokerError:
+        return BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"The group {self.group_id!r} has no member with the {who}.")
+
+    def _check_epoch(self, heartbeat: Heartbeat) -> None:
+        """A member may be one epoch behind if the answer that told it of the new one was lost.
+
+        It is then known by owning nothing that it is not supposed to.
+        """
+        current = self._state.current(heartbeat.member_id)
+        epoch, owned = heartbeat.member_epoch, heartbeat.owned_partitions
+        if epoch == current.member_epoch:
+            return
+        lost_an_answer = epoch == current.previous_member_epoch and current.member_epoch > epoch
+        if not (lost_an_answer and owned is not None and owned <= current.assigned.keys()):
+            raise BrokerError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"The member is at epoch {epoch}, the group has it at epoch {current.member_epoch}. "
+                "It must give up its partitions and join again.",
+            )
+
+    def _take_over(self, earlier_id: str, metadata: MemberMetadata) -> None:
+        """A static member is back, usually under a new member id: it inherits what the earlier one left."""
+        current = replace(self._state.current(earlier_id), member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
+        if earlier_id != metadata.member_id:
+            target = self._state.target_of(earlier_id)
+            self._forget(earlier_id)
+            self._change(TargetAssignmentChanged(metadata.member_id, target))
+        self._change(MemberMetadataChanged(metadata.member_id, metadata))
+        self._change(CurrentAssignmentChanged(metadata.member_id, current))
+
+    # Leaving
+
+    def _leave(self, heartbeat: Heartbeat) -> tuple[HeartbeatResult, list[ConsumerGroupChange]]:
+        member_id = heartbeat.member_id
+        self._check_known(member_id, heartbeat.instance_id)
+        if heartbeat.member_epoch == STATIC_LEAVE_EPOCH:
+            self._expect_back(member_id)
+        else:
+            self._remove([member_id])
+        return HeartbeatResult(member_id, heartbeat.member_epoch), self._take_unwritten()
+
+    def _expect_back(self, member_id: str) -> None:
+        """A static member closes but keeps its place until its session ends.
+
+        It gives up what it had to. What stays assigned is marked as from the beginning, so that whoever comes back may
+        commit for it under any epoch.
+        """
+        current = self._state.current(member_id)
+        left = replace(
+            current,
+            member_epoch=STATIC_LEAVE_EPOCH,
+            assigned=dict.fromkeys(current.assigned, JOIN_EPOCH),
+            pending_revocation={},
+        )
+        self._change(CurrentAssignmentChanged(member_id, left))
+        self._deadlines.end_revocation(member_id)
+
+    def _remove(self, member_ids: Iterable[str]) -> None:
+        for member_id in member_ids:
+            self._forget(member_id)
+        self._advance_group_epoch(subscription_changed=True)
+
+    def _forget(self, member_id: str) -> None:
+        for change in member_removed(member_id):
+            self._change(change)
+        self._deadlines.forget(member_id)
+
+    # Epochs and assignments
+
+    def _advance_group_epoch(self, *, subscription_changed: bool) -> None:
+        if not (subscription_changed or self._topics_may_have_changed):
+            return
+        self._topics_may_have_changed = False
+        self._subscriptions.forget_unused(self._state.members.values())
+        metadata_hash = self._subscriptions.metadata_hash(self._state.members.values())
+        if subscription_changed or metadata_hash != self._state.group.metadata_hash:
+            self._change(GroupEpochChanged(GroupEpoch(self._state.group.epoch + 1, metadata_hash)))
+
+    def _compute_target(self, now_ms: int) -> None:
+        members = self._state.members
+        assignable = [
+            AssignableMember(
+                member_id,
+                metadata.instance_id,
+                self._subscriptions.resolve(metadata).topic_ids,
+                self._state.target_of(member_id),
+            )
+            for member_id, metadata in members.items()
+        ]
+        topics = self._subscriptions.subscribed_topics(members.values())
+        partition_counts = {topic.topic_id: topic.partition_count for topic in topics}
+        for member_id, partitions in ASSIGNORS[self._assignor_name()](assignable, partition_counts).items():
+            if partitions != self._state.target_of(member_id):
+                self._change(TargetAssignmentChanged(member_id, partitions))
+        self._change(TargetEpochChanged(TargetEpoch(self._state.group.epoch, now_ms)))
+
+    def _assignor_name(self) -> str:
+        """The one that most members ask for; among equals, and if nobody asks, the first of the settings."""
+        wishes = [metadata.server_assignor for metadata in self._state.members.values()]
+        return max(self.settings.assignors, key=wishes.count)
+
+    def _reconcile(self, member_id: str, heartbeat: Heartbeat, now_ms: int) -> CurrentAssignment:
+        before = self._state.current(member_id)
+        owners = self._state.owners
+
+        def is_taken(partition: TopicPartition) -> bool:
+            return owners.get(partition, member_id) != member_id
+
+        current = reconcile(
+            before,
+            self._state.target_of(member_id),
+            self._state.target.assignment_epoch,
+            heartbeat.owned_partitions,
+            is_taken,
+        )
+        if current != before:
+            self._change(CurrentAssignmentChanged(member_id, current))
+            self._time_revocation(member_id, now_ms)
+        return current
+
+    def _time_revocation(self, member_id: str, now_ms: int) -> None:
+        if self._state.current(member_id).state is MemberState.UNREVOKED_PARTITIONS:
+            timeout_ms = max(0, self._state.members[member_id].rebalance_timeout_ms)
+            self._deadlines.start_revocation(member_id, now_ms + timeout_ms)
+        else:
+            self._deadlines.end_revocation(member_id)
+
+    def topics_changed(self, catalogue: TopicCatalogue) -> None:
+        """To be told of the cluster's topics whenever any changes. The next heartbeat looks whether it concerns us."""
+        self._subscriptions.replace_catalogue(catalogue)
+        self._topics_may_have_changed = True
+
+    # Time
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` is next due. Nothing falls due before; after a heartbeat, nothing may fall due then either."""
+        return self._deadlines.next_ms()
+
+    def tick(self, now_ms: int) -> list[ConsumerGroupChange]:
+        """Removes the members whose session has ended, or whose time to give up partitions has."""
+        if expired := self._deadlines.expired(now_ms):
+            self._remove(expired)
+        return self._take_unwritten()
+
+    # What others ask
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._state.members
+
+    @property
+    def phase(self) -> GroupPhase:
+        return self._state.phase
+
+    def is_subscribed_to(self, topic_name: str) -> bool:
+        return self._subscriptions.include(topic_name, self._state.members.values())
+
+    def check_offset_commit(
+        self, member_id: str, instance_id: str | None, member_epoch: int, *, api_version: int, transactional: bool
+    ) -> frozenset[TopicPartition] | None:
+        """None if the member may commit any offset, else the partitions for which it may (KIP-1251).
+
+        For the others the answer is STALE_MEMBER_EPOCH. Raises BrokerError where nothing may be committed.
+        """
+        if member_epoch < 0 and self.is_empty:
+            return None  # an administrator, who is not a member
+        if transactional and member_epoch == LEAVE_EPOCH and not member_id and instance_id is None:
+            return None  # a producer that does not say for whom it commits
+        self._check_known(member_id, None)
+        if not transactional and api_version < _EPOCH_ONLY_COMMITS_SINCE:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"A member of the group {self.group_id!r} must commit with OffsetCommit 9 or newer.",
+            )
+        current = self._state.current(member_id)
+        if member_epoch == current.member_epoch:
+            return None
+        if member_epoch > current.member_epoch:
+            raise self._stale_epoch(member_epoch, current.member_epoch)
+        held = {**current.pending_revocation, **current.assigned}
+        return frozenset(partition for partition, since_epoch in held.items() if since_epoch <= member_epoch)
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Raises BrokerError. Who gives neither id nor epoch is not a member, and may read."""
+        if member_id is None and member_epoch < 0:
+            return
+        self._check_known(member_id or "", None)
+        current_epoch = self._state.current(member_id or "").member_epoch
+        if member_epoch != current_epoch:
+            raise self._stale_epoch(member_epoch, current_epoch)
+
+    def _stale_epoch(self, given: int, current: int) -> BrokerError:
+        return BrokerError(
+            ErrorCode.STALE_MEMBER_EPOCH, f"The request is of member epoch {given}, the member is at epoch {current}."
+        )
+
+    def describe(self) -> DescribedGroup:
+        return described_group(self.group_id, self._state, self._assignor_name(), self._subscriptions.topic_names())
+
+    def delete(self) -> list[ConsumerGroupChange]:
+        """What removes the group from the log. Raises BrokerError(NON_EMPTY_GROUP) while it has members."""
+        if not self.is_empty:
+            raise BrokerError(ErrorCode.NON_EMPTY_GROUP, f"The group {self.group_id!r} has members.")
+        return [TargetEpochChanged(None), GroupEpochChanged(None)]
+
+    def _change(self, change: ConsumerGroupChange) -> None:
+        self._state.apply(change)
+        self._unwritten.append(change)
+
+    def _take_unwritten(self) -> list[ConsumerGroupChange]:
+        unwritten, self._unwritten = self._unwritten, []
+        return unwritten

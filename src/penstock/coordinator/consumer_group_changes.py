@@ -1,0 +1,129 @@
+"""What a group of the newer protocol (KIP-848) consists of, and the changes to it that must reach the log.
+
+Each change stands for exactly one record of `__consumer_offsets`: its key, and its value or None for a tombstone. A
+group is restored from the last change of each key, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from penstock.coordinator.topic_partitions import TopicPartition
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+"""The epoch of a static member that left and is expected back before its session ends."""
+
+
+class MemberState(IntEnum):
+    """How far a member is on its way to its target; the numbers are those of Kafka's records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It must give up partitions before it may go on."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have not given up yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetadata:
+    """What a member said about itself."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+
+    def subscribes_like(self, other: MemberMetadata) -> bool:
+        """An empty pattern is none: it is how a client takes its pattern back."""
+        return self.subscribed_topic_names == other.subscribed_topic_names and (
+            self.subscribed_topic_regex or None
+        ) == (other.subscribed_topic_regex or None)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignment:
+    """Where a member stands. Partitions come with the epoch in which the member got them (KIP-1251).
+
+    `assigned` is what the member has been told it may use. `pending_revocation` is what it has been told to give up and
+    has not been seen to: nobody else may have these either.
+    """
+
+    member_epoch: int = JOIN_EPOCH
+    previous_member_epoch: int = JOIN_EPOCH
+    state: MemberState = MemberState.STABLE
+    assigned: Mapping[TopicPartition, int] = field(default_factory=dict)
+    pending_revocation: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpoch:
+    epoch: int
+    metadata_hash: int
+    """Of the subscribed topics as they were when the epoch began."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpoch:
+    assignment_epoch: int
+    assignment_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEpochChanged:
+    """ConsumerGroupMetadata, key 3."""
+
+    value: GroupEpoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetadataChanged:
+    """ConsumerGroupMemberMetadata, key 5."""
+
+    member_id: str
+    value: MemberMetadata | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpochChanged:
+    """ConsumerGroupTargetAssignmentMetadata, key 6."""
+
+    value: TargetEpoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAssignmentChanged:
+    """ConsumerGroupTargetAssignmentMember, key 7."""
+
+    member_id: str
+    value: frozenset[TopicPartition] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignmentChanged:
+    """ConsumerGroupCurrentMemberAssignment, key 8."""
+
+    member_id: str
+    value: CurrentAssignment | None
+
+
+ConsumerGroupChange: TypeAlias = (
+    GroupEpochChanged | MemberMetadataChanged | TargetEpochChanged | TargetAssignmentChanged | CurrentAssignmentChanged
+)
+
+
+def member_removed(member_id: str) -> list[ConsumerGroupChange]:
+    return [
+        CurrentAssignmentChanged(member_id, None),
+        TargetAssignmentChanged(member_id, None),
+        MemberMetadataChanged(member_id, None),
+    ]

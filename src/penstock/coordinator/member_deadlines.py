@@ -1,0 +1,60 @@
+"""When members run out of time: a session for each, and a time to give up partitions for some.
+
+Heartbeats push sessions back all the time, so the next deadline is kept as a bound from below: it never comes too late,
+may come too early, and is made exact whenever it comes. A heartbeat costs the same however many members there are.
+"""
+
+from __future__ import annotations
+
+
+class MemberDeadlines:
+    def __init__(self) -> None:
+        self._sessions: dict[str, int] = {}
+        self._revocations: dict[str, int] = {}
+        self._next_ms: int | None = None
+
+    def start_session(self, member_id: str, deadline_ms: int) -> None:
+        self._sessions[member_id] = deadline_ms
+        self._bring_forward(deadline_ms)
+
+    def start_revocation(self, member_id: str, deadline_ms: int) -> None:
+        self._revocations[member_id] = deadline_ms
+        self._bring_forward(deadline_ms)
+
+    def end_revocation(self, member_id: str) -> None:
+        self._revocations.pop(member_id, None)
+
+    def forget(self, member_id: str) -> None:
+        self._sessions.pop(member_id, None)
+        self._revocations.pop(member_id, None)
+        if not self._sessions:
+            self._next_ms = None
+
+    def next_ms(self) -> int | None:
+        return self._next_ms
+
+    def expired(self, now_ms: int) -> list[str]:
+        """The members whose session or whose time to give up partitions has ended, in the order of their ids.
+
+        The caller is expected to forget them: they do not count for the next deadline.
+        """
+        if self._next_ms is None or now_ms < self._next_ms:
+            return []
+        expired = {
+            member_id
+            for deadlines in (self._sessions, self._revocations)
+            for member_id, deadline_ms in deadlines.items()
+            if deadline_ms <= now_ms
+        }
+        remaining = (
+            deadline_ms
+            for deadlines in (self._sessions, self._revocations)
+            for member_id, deadline_ms in deadlines.items()
+            if member_id not in expired
+        )
+        self._next_ms = min(remaining, default=None)
+        return sorted(expired)
+
+    def _bring_forward(self, deadline_ms: int) -> None:
+        if self._next_ms is None or deadline_ms < self._next_ms:
+            self._next_ms = deadline_ms

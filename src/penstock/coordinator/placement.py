@@ -1,0 +1,22 @@
+"""Which partition of its topic a group or a transactional id belongs to: Kafka's rule, so that tools agree with us."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_INT32_MIN: Final = -(1 << 31)
+
+
+def partition_of(coordinator_key: str, partition_count: int) -> int:
+    """The absolute value of Java's hash, by the number of partitions; the one number without one counts as 0."""
+    hashed = java_string_hash(coordinator_key)
+    return 0 if hashed == _INT32_MIN else abs(hashed) % partition_count
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java: over UTF-16 units, in 32 bits with a sign."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for position in range(0, len(encoded), 2):
+        hashed = (31 * hashed + (encoded[position] << 8) + encoded[position + 1]) & 0xFFFFFFFF
+    return hashed - (1 << 32) if hashed >= 1 << 31 else hashed

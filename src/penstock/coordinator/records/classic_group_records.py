@@ -1,0 +1,72 @@
+"""A classic group's snapshot as a record, and back."""
+
+from __future__ import annotations
+
+from penstock.coordinator.classic_messages import GroupSnapshot, MemberSnapshot
+from penstock.coordinator.records.codec import CoordinatorRecord
+from penstock.coordinator.records.group_metadata import (
+    GROUP_METADATA,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+
+
+def snapshot_record(snapshot: GroupSnapshot) -> CoordinatorRecord:
+    return GROUP_METADATA.record(
+        GroupMetadataKey(group=snapshot.group_id),
+        GroupMetadataValue(
+            protocol_type=snapshot.protocol_type,
+            generation=snapshot.generation_id,
+            protocol=snapshot.protocol_name,
+            leader=snapshot.leader_id,
+            current_state_timestamp=snapshot.state_timestamp_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.subscription,
+                    assignment=member.assignment,
+                )
+                for member in snapshot.members
+            ],
+        ),
+    )
+
+
+def snapshot_tombstone(group_id: str) -> CoordinatorRecord:
+    return GROUP_METADATA.tombstone(GroupMetadataKey(group=group_id))
+
+
+def read_snapshot(key: bytes, value: bytes | None) -> tuple[str, GroupSnapshot | None]:
+    """The group's id, and its snapshot unless the group is forgotten."""
+    group_id = GROUP_METADATA.read_key(key).group
+    if value is None:
+        return group_id, None
+    message = GROUP_METADATA.read_value(value)
+    members = tuple(
+        MemberSnapshot(
+            member_id=member.member_id,
+            instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout,
+            session_timeout_ms=member.session_timeout,
+            subscription=member.subscription,
+            assignment=member.assignment,
+        )
+        for member in message.members
+    )
+    return group_id, GroupSnapshot(
+        group_id=group_id,
+        protocol_type=message.protocol_type,
+        generation_id=message.generation,
+        protocol_name=message.protocol,
+        leader_id=message.leader,
+        state_timestamp_ms=message.current_state_timestamp,
+        members=members,
+    )

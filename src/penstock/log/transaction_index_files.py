@@ -1,0 +1,120 @@
+"""The `.txnindex` files of a log, and the checkpoint that vouches for them.
+
+Kafka's format has no checksum, and a segment without aborted transactions has no file at all. So a file that is damaged
+or gone would go unnoticed, and aborted records be read as committed ones. `transaction-index-checkpoint` therefore says
+which segments have a file, with how many bytes and with which CRC32C. Whatever does not agree with it is built anew
+from the log; Kafka, which does not know this file, leaves it alone.
+
+Owns: names, the checkpoint's text, which files can be believed.
+Must never know: batches, and how an index is built anew.
+
+Invariant: files and checkpoint are written before the recovery point passes the end of their segment. Behind it, what
+they say is not asked: the log is replayed.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from crc32c import crc32c
+
+from penstock.log.damage import Damage
+from penstock.log.log_state import LogState
+from penstock.log.segment import TRANSACTION_INDEX_SUFFIX, Segment, offset_name
+from penstock.log.transaction_index import SavedIndex
+
+CHECKPOINT_NAME: Final = "transaction-index-checkpoint"
+
+_VERSION: Final = 0
+
+
+def load(state: LogState, names: list[str], end_offset: int) -> int:
+    """Fills the transaction index from the files of segments that begin before `end_offset`.
+
+    Returns where belief ends: `end_offset`, or the start of the first segment whose file is not what was written.
+    """
+    index = state.transaction_index
+    on_disk = {name for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX)}
+    if CHECKPOINT_NAME in names:
+        content = state.fs.read_file(_checkpoint_path(state))
+        saved = decode_checkpoint(content)
+        if saved is None:
+            state.report(Damage(_checkpoint_path(state), 0, len(content), "it is not a transaction index checkpoint"))
+        index.saved = saved or {}
+    if not on_disk and not index.saved:
+        return end_offset
+    for number, segment in enumerate(state.segments):
+        base_offset = segment.base_offset
+        if base_offset >= end_offset:
+            break
+        name = offset_name(base_offset) + TRANSACTION_INDEX_SUFFIX
+        expected = index.saved.get(base_offset)
+        content = state.fs.read_file(f"{state.directory}/{name}") if name in on_disk else b""
+        if expected is None and name not in on_disk:
+            continue
+        found = SavedIndex(len(content), crc32c(content))
+        if found != expected or not index.extend(content, base_offset, state.end_offset_of(number)):
+            reason = "it is not the transaction index that was written, and is built anew"
+            state.report(Damage(f"{state.directory}/{name}", 0, len(content), reason))
+            return base_offset
+    return end_offset
+
+
+def files_to_write(state: LogState, first: int, end: int) -> list[tuple[str, bytes]]:
+    """Path and content of the indexes of the segments numbered [first, end), and of the checkpoint behind them."""
+    index = state.transaction_index
+    saved = index.saved
+    if first >= end or not (index or saved):
+        return []
+    files = []
+    for number in range(first, end):
+        segment = state.segments[number]
+        content = index.encode(segment.base_offset, state.end_offset_of(number))
+        if content:
+            files.append((segment.transaction_index_path, content))
+            saved[segment.base_offset] = SavedIndex(len(content), crc32c(content))
+        else:
+            saved.pop(segment.base_offset, None)
+    bases = {segment.base_offset for segment in state.segments}
+    for base_offset in saved.keys() - bases:
+        del saved[base_offset]
+    files.append((_checkpoint_path(state), encode_checkpoint(saved)))
+    return files
+
+
+def remove_index_file(state: LogState, segment: Segment) -> None:
+    """For a segment that was cut: it grows again, and gets its file when it is sealed."""
+    if segment.base_offset in state.transaction_index.saved:
+        with suppress(FileNotFoundError):
+            state.fs.remove_file(segment.transaction_index_path)
+
+
+def remove_unfounded(state: LogState, names: list[str]) -> None:
+    """Removes the files of segments that turned out to hold no aborted transaction."""
+    for number, segment in enumerate(state.segments):
+        name = offset_name(segment.base_offset) + TRANSACTION_INDEX_SUFFIX
+        if name in names and not state.transaction_index.encode(segment.base_offset, state.end_offset_of(number)):
+            state.fs.remove_file(segment.transaction_index_path)
+
+
+def encode_checkpoint(saved: dict[int, SavedIndex]) -> bytes:
+    lines = [str(_VERSION), str(len(saved))]
+    lines += [f"{base_offset} {size} {crc}" for base_offset, (size, crc) in sorted(saved.items())]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def decode_checkpoint(content: bytes) -> dict[int, SavedIndex] | None:
+    """None if this is not a whole checkpoint."""
+    try:
+        version, count, *lines = content.decode().split("\n")
+        rows = [tuple(map(int, line.split(" "))) for line in lines[:-1]]
+        saved = {base_offset: SavedIndex(size, crc) for base_offset, size, crc in rows}
+        whole = int(version) == _VERSION and int(count) == len(saved) == len(rows) and lines[-1:] == [""]
+    except ValueError:
+        return None
+    return saved if whole else None
+
+
+def _checkpoint_path(state: LogState) -> str:
+    return f"{state.directory}/{CHECKPOINT_NAME}"

@@ -1,0 +1,119 @@
+"""Records into one record batch v2, for what this broker writes of its own: the topics of its coordinators.
+
+Simple rather than quick, a Python object per record: batches of clients never come here, they stay bytes. `records.py`
+reads back what this writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from penstock.protocol.compression import Compression, compress
+from penstock.protocol.record_batch import (
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    parse_header,
+)
+from penstock.protocol.records import Headers
+
+_NO_LEADER_EPOCH: Final = -1
+_NO_PRODUCER_EPOCH: Final = -1
+
+
+class NewRecord(NamedTuple):
+    """A record before it has a place in a log."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers = ()
+
+
+class BatchProducer(NamedTuple):
+    """On whose behalf a batch is written; sequences matter only where a retry has to be recognised."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int = NO_SEQUENCE
+
+
+NO_PRODUCER: Final = BatchProducer(NO_PRODUCER_ID, _NO_PRODUCER_EPOCH)
+
+
+def encode_batch(
+    records: Sequence[NewRecord],
+    *,
+    producer: BatchProducer = NO_PRODUCER,
+    transactional: bool = False,
+    control: bool = False,
+    compression: Compression = Compression.NONE,
+) -> tuple[memoryview, BatchHeader]:
+    """One whole batch with offsets from 0, its CRC in place, and its header; at least one record is needed."""
+    assert records, "a batch without records has no offsets to give"
+    base_timestamp = records[0].timestamp
+    plain = bytearray()
+    for offset_delta, record in enumerate(records):
+        _append_record(plain, record, base_timestamp, offset_delta)
+    payload = compress(compression, memoryview(plain))
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=HEADER_BYTES - LOG_OVERHEAD + len(payload),
+        partition_leader_epoch=_NO_LEADER_EPOCH,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=compression | TRANSACTIONAL_FLAG * transactional | CONTROL_FLAG * control,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in records),
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=producer.base_sequence,
+        records_count=len(records),
+    )
+    batch = bytearray(HEADER_BYTES)
+    batch += payload
+    HEADER.pack_into(batch, 0, *header)
+    HEADER.pack_into(batch, 0, *header._replace(crc=crc32c(memoryview(batch)[CRC_START:])))
+    return memoryview(batch), parse_header(batch)
+
+
+def _append_record(out: bytearray, record: NewRecord, base_timestamp: int, offset_delta: int) -> None:
+    body = bytearray(1)  # attributes, of which none is in use
+    _append_varint(body, record.timestamp - base_timestamp)
+    _append_varint(body, offset_delta)
+    _append_bytes(body, record.key)
+    _append_bytes(body, record.value)
+    _append_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _append_bytes(body, name.encode())
+        _append_bytes(body, value)
+    _append_varint(out, len(body))
+    out += body
+
+
+def _append_bytes(out: bytearray, content: bytes | None) -> None:
+    if content is None:
+        _append_varint(out, -1)
+    else:
+        _append_varint(out, len(content))
+        out += content
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    """Zigzag: small numbers of either sign stay short."""
+    encoded = (value << 1) ^ (value >> 63)
+    while encoded >= 0x80:
+        out.append(encoded & 0x7F | 0x80)
+        encoded >>= 7
+    out.append(encoded)

@@ -1,0 +1,170 @@
+"""`penstock group` against a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from penstock import Consumer
+from tests.conftest import RunningBroker
+from tests.integration.cli.conftest import Command, only_line
+
+
+@pytest.fixture
+def topic(penstock: Command, new_topic: Callable[..., str]) -> str:
+    """Two partitions; ten records in the first."""
+    name = new_topic(partitions=2)
+    assert penstock("produce", name, "-p", "0", stdin=b"".join(b"%d\n" % n for n in range(10))).returncode == 0
+    return name
+
+
+@pytest.fixture
+def group(penstock: Command, topic: str) -> str:
+    """One that has read everything, and has no members."""
+    name = f"cli-{uuid4().hex}"
+    finished = penstock("consume", topic, "--group", name, "--from-beginning", "-e")
+    assert finished.stdout.split() == [b"%d" % n for n in range(10)], finished.stderr
+    return name
+
+
+@contextmanager
+def member(broker: RunningBroker, group: str, topic: str) -> Iterator[None]:
+    with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "client.id": "me"}) as consumer:
+        consumer.subscribe(topic)
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        yield
+
+
+def described(penstock: Command, group: str) -> dict[str, Any]:
+    finished = penstock("group", "describe", group, "--json")
+    assert finished.returncode == 0, finished.stderr
+    (description,) = json.loads(finished.stdout)
+    assert isinstance(description, dict)
+    return description
+
+
+def offsets(penstock: Command, group: str) -> dict[int, int]:
+    return {row["partition"]: row["current_offset"] for row in described(penstock, group)["offsets"]}
+
+
+def test_listing(penstock: Command, group: str) -> None:
+    assert group in penstock("group", "list").stdout.decode().splitlines()
+    listed = json.loads(penstock("group", "list", "--json").stdout)
+    assert {"group": group, "type": "classic", "state": "Empty"} in listed
+    assert group not in penstock("group", "list", "--state", "Stable").stdout.decode()
+    assert group in penstock("group", "list", "--state", "empty,stable", "--type", "classic").stdout.decode()
+
+
+def test_describing_an_empty_group(penstock: Command, topic: str, group: str) -> None:
+    assert penstock("produce", topic, "-p", "0", stdin=b"a\nb\nc\n").returncode == 0
+    description = described(penstock, group)
+    assert (description["state"], description["lag"], description["members"]) == ("Empty", 3, [])
+    (row,) = [row for row in description["offsets"] if row["partition"] == 0]
+    assert (row["topic"], row["current_offset"], row["log_end_offset"], row["lag"]) == (topic, 10, 13, 3)
+    _header, line, *_rest = penstock("group", "describe", "--group", group).stdout.decode().splitlines()
+    assert line.split() == [group, topic, "0", "10", "13", "3", "-", "-", "-"]
+
+
+def test_describing_a_group_with_a_member(
+    penstock: Command, topic: str, group: str, broker_under_test: RunningBroker
+) -> None:
+    with member(broker_under_test, group, topic):
+        description = described(penstock, group)
+        members = penstock("group", "describe", group, "--members", "--verbose").stdout.decode().splitlines()
+        state = penstock("group", "describe", group, "--state").stdout.decode().splitlines()
+    assert description["state"] == "Stable"
+    (only,) = description["members"]
+    assert only["client_id"] == "me"
+    assert only["partitions"] == [{"topic": topic, "partition": 0}, {"topic": topic, "partition": 1}]
+    assert {row["consumer_id"] for row in description["offsets"]} == {only["consumer_id"]}
+    assert members[1].split()[-2:] == ["2", f"{topic}(0,1)"]
+    assert state[1].split()[2:] == ["range", "Stable", "classic", "1"]
+
+
+def test_resetting_shows_first_and_then_does_it(penstock: Command, topic: str, group: str) -> None:
+    words = ("group", "reset-offsets", group, "--topic", f"{topic}:0", "--shift-by", "-4")
+    shown = penstock(*words)
+    assert shown.returncode == 0
+    assert shown.stdout.decode().splitlines()[1].split() == [group, topic, "0", "6"]
+    assert b"Nothing was changed" in shown.stderr
+    assert offsets(penstock, group)[0] == 10
+    done = penstock(*words, "--execute", "--json")
+    assert json.loads(done.stdout) == {
+        "group": group,
+        "executed": True,
+        "offsets": [{"topic": topic, "partition": 0, "current_offset": 10, "new_offset": 6}],
+    }
+    assert offsets(penstock, group)[0] == 6
+    again = penstock("consume", topic, "--group", group, "-e")
+    assert again.stdout.split() == [b"6", b"7", b"8", b"9"]
+
+
+@pytest.mark.parametrize(
+    ("words", "offset"),
+    [
+        (("--to-earliest",), 0),
+        (("--to-latest",), 10),
+        (("--to-current",), 10),
+        (("--to-offset", "3"), 3),
+        (("--to-datetime", "2000-01-01T00:00:00"), 0),
+        (("--by-duration", "PT0S"), 10),
+    ],
+)
+def test_the_scenarios(penstock: Command, topic: str, group: str, words: tuple[str, ...], offset: int) -> None:
+    finished = penstock("group", "reset-offsets", group, "--topic", topic, *words, "--execute")
+    assert finished.returncode == 0, finished.stderr
+    assert offsets(penstock, group) == {0: offset, 1: 0}
+
+
+def test_a_plan_goes_out_and_in(penstock: Command, topic: str, group: str, tmp_path: Path) -> None:
+    exported = penstock("group", "reset-offsets", group, "--all-topics", "--to-offset", "5", "--export")
+    assert f'"{topic}",0,5' in exported.stdout.decode().splitlines()
+    (tmp_path / "plan.csv").write_bytes(exported.stdout)
+    done = penstock("group", "reset-offsets", group, "--from-file", "plan.csv", "--execute")
+    assert done.returncode == 0, done.stderr
+    assert offsets(penstock, group)[0] == 5
+
+
+def test_a_group_with_members_is_neither_reset_nor_deleted(
+    penstock: Command, topic: str, group: str, broker_under_test: RunningBroker
+) -> None:
+    with member(broker_under_test, group, topic):
+        reset = penstock("group", "reset-offsets", group, "--topic", topic, "--to-earliest", "--execute")
+        deleted = penstock("group", "delete", group)
+    assert (reset.returncode, deleted.returncode) == (1, 1)
+    for refused in (reset, deleted):
+        assert only_line(refused.stderr) == f"penstock: group '{group}' has active members; stop them first"
+    assert offsets(penstock, group)[0] == 10
+
+
+def test_deleting(penstock: Command, group: str) -> None:
+    finished = penstock("group", "delete", group)
+    assert (finished.returncode, finished.stdout.decode()) == (0, f"Deleted group {group}.\n")
+    assert group not in penstock("group", "list").stdout.decode().splitlines()
+
+
+def test_a_group_that_is_not_there(penstock: Command, group: str) -> None:
+    missing = f"{group}x"
+    for words in (("describe", missing), ("delete", missing)):
+        finished = penstock("group", *words)
+        assert finished.returncode == 4
+        assert only_line(finished.stderr) == f"penstock: group '{missing}' does not exist"
+    both = penstock("group", "delete", missing, group, "--json")
+    assert both.returncode == 4
+    assert json.loads(both.stdout) == [{"group": missing, "deleted": False}, {"group": group, "deleted": True}]
+
+
+def test_a_topic_that_is_not_there(penstock: Command, topic: str, group: str) -> None:
+    finished = penstock("group", "reset-offsets", group, "--topic", f"{topic}x", "--to-earliest")
+    assert finished.returncode == 4
+    assert f"did you mean '{topic}'" in only_line(finished.stderr)
+    beyond = penstock("group", "reset-offsets", group, "--topic", f"{topic}:0,7", "--to-earliest")
+    assert beyond.returncode == 4
+    assert "partition 7 does not exist: it has 0 to 1" in only_line(beyond.stderr)

@@ -1,0 +1,30 @@
+"""A whole node inside the test's own process: real store, real logs in a temporary directory, and no sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.broker.main import open_node
+from penstock.broker.node import Node
+from penstock.metadata.broker_config import BrokerConfig
+
+
+@contextmanager
+def node_in(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Node]:
+    """Must be entered inside a running loop. Opened again on the same directory, it finds what was written."""
+
+    def on_fatal(message: str) -> None:
+        raise AssertionError(message)
+
+    overrides = {"log.dirs": str(directory), "offsets.topic.num.partitions": "2", **(settings or {})}
+    config = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in overrides.items()])
+    node = open_node(config, directory, asyncio.get_running_loop(), on_fatal)
+    node.announce("127.0.0.1", 9092)
+    node.open_topics()
+    try:
+        yield node
+    finally:
+        node.close(clean=True)
