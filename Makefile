@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-waiting check format bench fuzz crash definitions compatibility lock clean
+.PHONY: help demo test test-waiting check format bench fuzz crash transactions zombies definitions compatibility lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,6 +50,12 @@ fuzz: $(STAMP) ## a million mutated frames against a real broker
 
 crash: $(STAMP) ## kill -9 under load, many times (CRASH_ARGS="--kills 500")
 	@$(BIN)/python -m tests.robustness.crash_soak $(CRASH_ARGS)
+
+transactions: $(STAMP) ## a copy in transactions under kill -9 and cut connections (TRANSACTIONS_ARGS="--seed 1")
+	@$(BIN)/python -m tests.robustness.transaction_soak $(TRANSACTIONS_ARGS)
+
+zombies: $(STAMP) ## a thousand races of two producers with one transactional id
+	@$(BIN)/python -m tests.robustness.zombie_races $(ZOMBIES_ARGS)
 
 definitions: $(STAMP) ## derive the message definitions anew from kio's metadata
 	@$(BIN)/python tools/derive_definitions.py

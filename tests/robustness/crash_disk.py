@@ -1,4 +1,5 @@
-"""A dead broker's partition as its files show it: where the log ends, and tails as an interrupted write leaves them.
+"""A dead broker's partition as its files show it: where the log ends, which transactions are open, and tails as an
+interrupted write leaves them.
 
 Reads and writes the files by itself, without Penstock's log package, because it judges that package. To be used only
 while no broker runs.
@@ -50,6 +51,24 @@ def log_end(partition_directory: Path) -> LogEnd:
         position += header.size
         last_batch = batch
     return LogEnd(segment, end_offset, position, len(content) - position, last_batch)
+
+
+def open_producers(partition_directory: Path) -> set[int]:
+    """The ids of the producers that have written here in a transaction, of which no marker has come yet."""
+    open_now: set[int] = set()
+    for segment in sorted(partition_directory.glob("*.log")):
+        content = segment.read_bytes()
+        position = 0
+        while len(content) - position >= HEADER_BYTES:
+            header = parse_header(content, position)
+            if header.size < HEADER_BYTES or len(content) - position < header.size:
+                break
+            position += header.size
+            if header.is_control:
+                open_now.discard(header.producer_id)
+            elif header.is_transactional:
+                open_now.add(header.producer_id)
+    return open_now
 
 
 def tear_tail(partition_directory: Path, chance: random.Random) -> bool:

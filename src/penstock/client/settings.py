@@ -39,6 +39,10 @@ class ClientSettings:
 def producer_settings(config: Mapping[str, Any]) -> ClientSettings:
     values, given = _checked(config, PRODUCER, "a producer")
     _check_idempotence(values, given)
+    if "transactional.id" in values:
+        # librdkafka 2.16 hangs in send_offsets_to_transaction when it bootstraps anew in between: one broker that
+        # restarts is enough.
+        values.setdefault("metadata.recovery.strategy", "none")
     return ClientSettings(values, given, _translated(values, PRODUCER))
 
 

@@ -89,7 +89,8 @@ class Broker:
             lifetime=WithParent(),
             timeout_s=self._start_timeout_s,
         )
-        self._port = self._process.port
+        # A later start may report another one: the one that `advertised.listeners` tells clients.
+        self._port = self._port or self._process.port
 
     def stop(self) -> None:
         """SIGTERM, and the wait for a clean end; any other end is raised. Nothing to do when not running."""

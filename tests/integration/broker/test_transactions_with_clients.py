@@ -1,27 +1,20 @@
-"""Transactions of clients that nobody here wrote: librdkafka (classic) and Java (KIP-890), with a broker that dies."""
+"""Transactions of clients that nobody here wrote: librdkafka (classic) and Java (KIP-890)."""
 
 from __future__ import annotations
 
-import os
-import threading
-import time
-from collections.abc import Iterator
 from uuid import uuid4
 
 import confluent_kafka
-import pytest
 
 from penstock.testing import Broker
 from penstock.testing.apache_kafka import run_kafka_tool
 from penstock.testing.java import JavaMissingError
 from tests.conftest import optional_part_missing
 from tests.integration.broker.conftest import NewTopic
-from tests.integration.broker.conversation import create_topic
 from tests.integration.broker.transaction_conversation import committed_values, describe
 from tests.wire_client import WireClient
 
 PARTITIONS = 3
-KILLS = int(os.environ.get("PENSTOCK_TRANSACTION_KILLS", "3"))
 
 
 def producer(broker: Broker, transactional_id: str, **configs: object) -> confluent_kafka.Producer:
@@ -92,72 +85,6 @@ def test_isolation_levels(shared_broker: Broker, new_topic: NewTopic) -> None:
             writer.abort_transaction(30)
     assert consumed(shared_broker, topic, "read_committed") == expected
     assert consumed(shared_broker, topic, "read_uncommitted") == everything
-
-
-@pytest.fixture
-def dying_broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
-
-
-def test_a_broker_that_is_killed_tears_no_transaction(dying_broker: Broker) -> None:
-    """The producer goes on by itself; what it was told is committed is there, and nothing else."""
-    with WireClient(dying_broker.bootstrap_servers) as client:
-        create_topic(client, "topic", partitions=PARTITIONS)
-    outcome: dict[int, bool | None] = {}
-    stop = threading.Event()
-
-    def write() -> None:
-        writer = producer(dying_broker, "writer", **{"transaction.timeout.ms": 60_000})
-        number = 0
-        while not stop.is_set():
-            number += 1
-            outcome[number] = None
-            writer.begin_transaction()
-            try:
-                for record in range(30):
-                    writer.produce("topic", f"{number} {record}", partition=record % PARTITIONS)
-                writer.flush(60)
-                if number % 4 == 0:
-                    writer.abort_transaction(60)
-                else:
-                    writer.commit_transaction(60)
-                outcome[number] = bool(number % 4)
-            except confluent_kafka.KafkaException as error:
-                if not error.args[0].txn_requires_abort():
-                    raise
-                writer.abort_transaction(60)
-                outcome[number] = False
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        for _ in range(KILLS):
-            done = len(outcome)
-            deadline = time.monotonic() + 60
-            while len(outcome) < done + 5:
-                assert time.monotonic() < deadline, "the producer makes no progress"
-                time.sleep(0.01)
-            dying_broker.kill()
-            dying_broker.start()
-    finally:
-        stop.set()
-        thread.join(90)
-    assert not thread.is_alive()
-
-    values = consumed(dying_broker, "topic", "read_committed")
-    for partition, found in values.items():
-        assert len(set(found)) == len(found), "nothing twice"
-        assert found == sorted(found, key=lambda one: [int(part) for part in one.split()]), "in order"
-        committed = [number for number, committed in outcome.items() if committed]
-        assert found == [
-            f"{number} {record}".encode()
-            for number in committed
-            for record in range(30)
-            if record % PARTITIONS == partition
-        ]
-    with WireClient(dying_broker.bootstrap_servers) as client:
-        assert describe(client, "writer").transaction_state.startswith("Complete")
 
 
 def test_java_in_transactions(shared_broker: Broker, client: WireClient, new_topic: NewTopic) -> None:

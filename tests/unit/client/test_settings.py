@@ -175,3 +175,11 @@ def test_no_name_is_in_two_tables() -> None:
     assert not known & OWN_WORDS
     assert not known & set(FOREIGN)
     assert not OWN_WORDS & set(FOREIGN)
+
+
+def test_a_transactional_producer_does_not_bootstrap_anew_unless_told_to() -> None:
+    transactional = {**SERVERS, "transactional.id": "t"}
+    assert producer_settings(transactional).librdkafka["metadata.recovery.strategy"] == "none"
+    told = producer_settings({**transactional, "metadata.recovery.strategy": "rebootstrap"})
+    assert told.librdkafka["metadata.recovery.strategy"] == "rebootstrap"
+    assert "metadata.recovery.strategy" not in producer_settings(SERVERS).librdkafka
