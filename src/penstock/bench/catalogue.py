@@ -9,11 +9,13 @@ from typing import Final
 
 from penstock.bench.measurement import Measurement
 from penstock.bench.measurements.first_record import FirstRecord
+from penstock.bench.measurements.group_settling import GroupSettling
 from penstock.bench.measurements.log_growth import LogGrowth
 from penstock.bench.measurements.many_partitions import ManyPartitions
 from penstock.bench.measurements.one_at_a_time import OneAtATime
 from penstock.bench.measurements.resident_memory import ResidentMemory
 from penstock.bench.measurements.throughput import Throughput
+from penstock.bench.measurements.transactional_produce import TransactionalProduce
 from penstock.bench.sizes import GB, Sizes
 
 CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
@@ -23,6 +25,8 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
     "memory": ResidentMemory,
     "partitions": ManyPartitions,
     "growth": LogGrowth,
+    "transactions": TransactionalProduce,
+    "groups": GroupSettling,
 }
 
 # What must stay free beside a measurement's own data: a full disk harms more than a missing row.

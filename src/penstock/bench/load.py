@@ -1,6 +1,7 @@
 """The librdkafka client that loads a broker: a process of its own, so that its CPU time is not mixed with any other.
 
-Owns the three loops (produce, consume, one at a time) and their clocks. Both brokers get exactly this client with
+Owns the four loops (produce, transactions, consume, one at a time) and their clocks. Both brokers get exactly this
+client with
 librdkafka's own defaults; a `Load` names the few settings that a measurement changes. It must never know which broker
 it talks to.
 
@@ -15,7 +16,6 @@ import gc
 import json
 import os
 import resource
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -23,22 +23,23 @@ from typing import Final, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from penstock.bench.client_process import START_ALLOWANCE_S, run_client
 from penstock.bench.errors import MeasurementError
 from penstock.bench.process_usage import cpu_seconds
 
-Kind = Literal["produce", "consume", "one_at_a_time"]
+Kind = Literal["produce", "transactions", "consume", "one_at_a_time"]
 
 # `produce_batch` hands a whole list to librdkafka in one call; a call per record would cost the client more than the
 # record costs the broker.
 _CHUNK_RECORDS: Final = 10_000
 _QUEUE_RECORDS: Final = 100_000  # librdkafka's default queue.buffering.max.messages
 _PARTITION: Final = 0
-_START_ALLOWANCE_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one client process does. `warm_up_count` applies to one_at_a_time alone."""
+    """What one client process does. `warm_up_count` applies to one_at_a_time alone, and `records_per_transaction` to
+    transactions, of whose records it is a divisor."""
 
     kind: Kind
     bootstrap_servers: str
@@ -49,20 +50,12 @@ class Load:
     time_limit_s: float
     client_config: dict[str, str | int | bool] = field(default_factory=dict)
     warm_up_count: int = 0
+    records_per_transaction: int = 0
 
     def run(self) -> LoadResult:
         """Runs the client process to its end."""
-        command = [sys.executable, "-m", "penstock.bench.load", json.dumps(dataclasses.asdict(self))]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=self.time_limit_s + _START_ALLOWANCE_S, check=False
-            )
-        except subprocess.TimeoutExpired as late:
-            raise MeasurementError(f"{self._description} did not end within {late.timeout:g} s") from late
-        if done.returncode != 0:
-            last_line = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise MeasurementError(f"{self._description}: {last_line}")
-        return LoadResult(**json.loads(done.stdout))
+        result = run_client("penstock.bench.load", dataclasses.asdict(self), self.time_limit_s, self._description)
+        return LoadResult(**result)
 
     @property
     def _description(self) -> str:
@@ -162,6 +155,35 @@ def produce(load: Load) -> LoadResult:
     return result
 
 
+def transactions(load: Load) -> LoadResult:
+    """One transaction after the other: begin, hand over its records, commit. The clock stops at the last commit."""
+    deadline_s = time.monotonic() + load.time_limit_s
+    failures = _Failures()
+    producer = _producer(load, {"delivery.report.only.error": True})
+    producer.init_transactions(START_ALLOWANCE_S)
+    records = [{"value": os.urandom(load.record_bytes)}] * load.records_per_transaction
+    producer.begin_transaction()
+    _send_probe(producer, load, failures)
+    producer.commit_transaction(START_ALLOWANCE_S)
+
+    stopwatch = _Stopwatch(load)
+    sent = 0
+    while sent < load.record_count:
+        producer.begin_transaction()
+        accepted = producer.produce_batch(load.topic, records, partition=_PARTITION, on_delivery=failures)
+        if accepted != len(records):
+            raise MeasurementError(f"librdkafka's queue took {accepted} of {len(records)} records")
+        producer.commit_transaction(max(0.0, deadline_s - time.monotonic()))
+        sent += accepted
+        _check_deadline(deadline_s, load, sent)
+    result = stopwatch.stop(sent, sent)
+
+    failures.raise_if_any()
+    # A consumer reads what is committed unless it is told otherwise; every commit left a marker behind the records.
+    _check_stored(load, sent + sent // load.records_per_transaction)
+    return result
+
+
 def consume(load: Load) -> LoadResult:
     """Everything from offset 0, without a group. The clock starts with the first records: connecting is not reading."""
     deadline_s = time.monotonic() + load.time_limit_s
@@ -232,10 +254,10 @@ def _consumer(load: Load) -> Consumer:
 def _send_probe(producer: Producer, load: Load, failures: _Failures) -> None:
     """One record before the clock starts: connections, metadata and the producer id are there when it does."""
     producer.produce(load.topic, b"", partition=_PARTITION, on_delivery=failures)
-    unconfirmed = producer.flush(_START_ALLOWANCE_S)
+    unconfirmed = producer.flush(START_ALLOWANCE_S)
     failures.raise_if_any()
     if unconfirmed:
-        raise MeasurementError(f"the first record was not acknowledged within {_START_ALLOWANCE_S:g} s")
+        raise MeasurementError(f"the first record was not acknowledged within {START_ALLOWANCE_S:g} s")
 
 
 def _check_deadline(deadline_s: float, load: Load, done: int) -> None:
@@ -267,7 +289,7 @@ def _own_cpu_seconds() -> float:
 
 def main() -> int:
     load = Load(**json.loads(sys.argv[1]))
-    loops = {"produce": produce, "consume": consume, "one_at_a_time": one_at_a_time}
+    loops = {"produce": produce, "transactions": transactions, "consume": consume, "one_at_a_time": one_at_a_time}
     try:
         result = loops[load.kind](load)
     except (MeasurementError, KafkaException, BufferError) as error:

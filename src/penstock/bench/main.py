@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 DEFAULT_OUTPUT: Final = Path("build/bench")
 DEFAULT_ROUNDS: Final = 5
-_MEASUREMENT_NAMES: Final = ("throughput", "latency", "start", "memory", "partitions", "growth")
+_MEASUREMENT_NAMES: Final = (
+    "throughput",
+    "latency",
+    "start",
+    "memory",
+    "partitions",
+    "growth",
+    "transactions",
+    "groups",
+)
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1

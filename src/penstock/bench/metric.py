@@ -17,6 +17,7 @@ class Unit(StrEnum):
     """How a figure is written for people; JSON keeps the plain number in the unit that the value names."""
 
     MESSAGES_PER_SECOND = "messages/s"
+    TRANSACTIONS_PER_SECOND = "transactions/s"
     CPU_SECONDS_PER_GB = "CPU s/GB"
     CORES = "cores"
     MILLISECONDS = "ms"

@@ -32,6 +32,18 @@ class Sizes:
     random_read_count: int = 2_000
     random_read_warm_up_count: int = 1_000
 
+    transaction_counts: dict[int, int] = field(default_factory=lambda: {1: 1_000, 100: 1_000, 10_000: 200})
+    """How many transactions there are, by the number of records in each of them."""
+
+    group_member_count: int = 50
+    group_partition_count: int = 500
+    group_session_timeout_ms: int = 2_000
+    group_heartbeat_interval_ms: int = 50
+    group_pause_s: float = 1.2
+    """Apache Kafka lets at least a second pass between two assignments of a KIP-848 group."""
+    group_warm_up_count: int = 2
+    group_repeat_count: int = 5
+
     time_limit_s: float = 600.0
     """No single step of a measurement waits longer."""
 
@@ -52,5 +64,11 @@ QUICK: Final = Sizes(
     log_bytes=(GB // 100, GB // 10, GB // 2),
     random_read_count=500,
     random_read_warm_up_count=200,
+    transaction_counts={1: 100, 100: 100, 10_000: 20},
+    group_member_count=10,
+    group_partition_count=100,
+    group_session_timeout_ms=1_000,
+    group_warm_up_count=1,
+    group_repeat_count=1,
     time_limit_s=120.0,
 )

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.bench.catalogue import CATALOGUE
 from penstock.bench.errors import MeasurementError
+from penstock.bench.group_load import GroupLoad
 from penstock.bench.load import Load
 from penstock.bench.main import main
 from penstock.bench.measurement import Workbench
@@ -32,6 +33,13 @@ TINY = dataclasses.replace(
     log_bytes=(1_000_000, 3_000_000),
     random_read_count=50,
     random_read_warm_up_count=5,
+    transaction_counts={1: 20, 100: 10, 10_000: 2},
+    group_member_count=4,
+    group_partition_count=18,
+    group_session_timeout_ms=1_000,
+    group_pause_s=0.05,
+    group_warm_up_count=0,
+    group_repeat_count=1,
     time_limit_s=30.0,
 )
 
@@ -64,6 +72,45 @@ def test_a_load_that_cannot_finish_says_so() -> None:
         )
         with pytest.raises(MeasurementError, match=r"only 0 records after 1 s"):
             load.run()
+
+
+def group_load(broker: Broker) -> GroupLoad:
+    return GroupLoad(
+        bootstrap_servers=broker.bootstrap_servers,
+        protocol="classic",
+        topic="absent",
+        partition_count=18,
+        member_count=4,
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=20,
+        warm_up_count=0,
+        repeat_count=1,
+        pause_s=0.0,
+        time_limit_s=1.0,
+    )
+
+
+def test_a_group_that_never_settles_is_a_failure() -> None:
+    with Broker() as broker:
+        load = dataclasses.replace(group_load(broker), protocol="consumer")
+        with pytest.raises(MeasurementError, match=r"the group did not settle within 1 s"):
+            load.run()
+
+
+def test_a_member_that_is_refused_is_a_failure() -> None:
+    with Broker() as broker:
+        load = dataclasses.replace(group_load(broker), session_timeout_ms=1)
+        with pytest.raises(MeasurementError, match="a JoinGroup was answered with INVALID_SESSION_TIMEOUT"):
+            load.run()
+
+
+def test_a_dead_member_is_missed_when_its_session_ends_and_not_before() -> None:
+    with Broker(config={"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}) as broker:
+        load = dataclasses.replace(group_load(broker), session_timeout_ms=500, time_limit_s=20.0)
+        result = load.run()
+    assert len(result.after_join_ms) == len(result.after_death_ms) == 1
+    # The coordinator counts whole milliseconds, so it may see a session end one early.
+    assert result.after_death_ms[0] > -1
 
 
 def test_a_topic_that_exists_cannot_be_created() -> None:

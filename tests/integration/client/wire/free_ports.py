@@ -1,0 +1,15 @@
+"""Ports on loopback that nobody listens on."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+
+def free_ports(count: int) -> list[int]:
+    """All different: each is held until the last one is found."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
