@@ -1,4 +1,6 @@
-"""aiokafka: the asyncio client. Each call here runs its own event loop, as a short script would."""
+"""aiokafka: the asyncio client. Each call here runs its own event loop, as a short script would; what outlives a call,
+members of groups and transactional producers, lives in another one.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,20 @@ import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import for_code
 
-from tests.clients.interface import CONSUME_TIMEOUT_S, EARLIEST, LATEST, KafkaClient, RefusedError
+from tests.clients.aiokafka_groups import AiokafkaMember, AiokafkaTransactionalProducer, EventLoopThread
+from tests.clients.group_interface import NO_NEWER_PROTOCOL, GroupDescription, Membership, partitions_of, state_name
+from tests.clients.interface import (
+    CONSUME_TIMEOUT_S,
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    KafkaClient,
+    RefusedError,
+)
 from tests.clients.records import Record, StoredRecord
 
 
@@ -23,17 +36,24 @@ class AiokafkaClient(KafkaClient):
         "incremental alter configs": "its admin client knows AlterConfigs only",
         "describe log dirs": "no call for DescribeLogDirs",
         "list offsets, max timestamp": "no offset spec for the largest timestamp",
+        "group, cooperative-sticky assignor": "its assignors are range, round robin and an eager sticky one",
+        **NO_NEWER_PROTOCOL,
+        "alter group offsets": "its admin client reads offsets only",
+        "delete group": "no call for DeleteGroups",
+        "list transactions": "no call for ListTransactions",
+        "describe transaction": "no call for DescribeTransactions",
     }
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
+        self._event_loop = EventLoopThread()
 
     @property
     def version(self) -> str:
         return str(aiokafka.__version__)
 
     def close(self) -> None:
-        """Nothing outlives a call."""
+        self._event_loop.close()
 
     def produce(
         self,
@@ -71,14 +91,23 @@ class AiokafkaClient(KafkaClient):
 
         asyncio.run(run())
 
-    def consume(self, topic: str, partition: int, count: int, *, offset: int = 0) -> list[StoredRecord]:
+    def consume(
+        self,
+        topic: str,
+        partition: int,
+        count: int,
+        *,
+        offset: int = 0,
+        isolation: str = READ_COMMITTED,
+        timeout_s: float = CONSUME_TIMEOUT_S,
+    ) -> list[StoredRecord]:
         async def run() -> list[StoredRecord]:
             topic_partition = TopicPartition(topic, partition)
             records: list[StoredRecord] = []
-            async with self._consumer() as consumer:
+            async with self._consumer(isolation) as consumer:
                 consumer.assign([topic_partition])
                 consumer.seek(topic_partition, offset)
-                deadline = asyncio.get_running_loop().time() + CONSUME_TIMEOUT_S
+                deadline = asyncio.get_running_loop().time() + timeout_s
                 while len(records) < count and asyncio.get_running_loop().time() < deadline:
                     polled = await consumer.getmany(timeout_ms=200, max_records=count - len(records))
                     records += [
@@ -143,10 +172,34 @@ class AiokafkaClient(KafkaClient):
 
         return asyncio.run(run())
 
+    def join(self, membership: Membership) -> AiokafkaMember:
+        return AiokafkaMember(self._event_loop, self._bootstrap_servers, membership)
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        found = self._administer("list_consumer_group_offsets", group)
+        return partitions_of(topic, {tuple(partition): committed.offset for partition, committed in found.items()})
+
+    def list_groups(self) -> set[str]:
+        return {group for group, _protocol_type in self._administer("list_consumer_groups")}
+
+    def describe_group(self, group: str) -> GroupDescription:
+        (response,) = self._administer("describe_consumer_groups", [group])
+        (described,) = response.to_object()["groups"]
+        _refuse(described["error_code"])
+        assignments = [_assigned_partitions(member["member_assignment"]) for member in described["members"]]
+        return GroupDescription(state_name(described["state"]), assignments)
+
+    def transactional_producer(self, transactional_id: str) -> AiokafkaTransactionalProducer:
+        return AiokafkaTransactionalProducer(self._event_loop, self._bootstrap_servers, transactional_id)
+
     @asynccontextmanager
-    async def _consumer(self) -> AsyncIterator[Any]:
+    async def _consumer(self, isolation: str = READ_UNCOMMITTED) -> AsyncIterator[Any]:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap_servers, group_id=None, enable_auto_commit=False, auto_offset_reset="none"
+            bootstrap_servers=self._bootstrap_servers,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level=isolation,
         )
         await consumer.start()
         try:
@@ -164,6 +217,11 @@ class AiokafkaClient(KafkaClient):
                 await admin.close()
 
         return asyncio.run(run())
+
+
+def _assigned_partitions(assignment: bytes) -> set[int]:
+    decoded = ConsumerProtocolMemberAssignment.decode(assignment)
+    return {partition for _topic, partitions in decoded.assignment for partition in partitions}
 
 
 def _refuse(code: int) -> None:

@@ -9,7 +9,16 @@ from concurrent.futures import Future
 from typing import Any, ClassVar
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -21,11 +30,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.clients.confluent_kafka_groups import ConfluentMember, ConfluentTransactionalProducer
+from tests.clients.group_interface import GroupDescription, Membership, partitions_of, state_name
 from tests.clients.interface import (
     CONSUME_TIMEOUT_S,
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
+    READ_COMMITTED,
     REQUEST_TIMEOUT_S,
     KafkaClient,
     RefusedError,
@@ -35,7 +47,11 @@ from tests.clients.records import Record, StoredRecord
 
 class ConfluentKafkaClient(KafkaClient):
     name = "confluent-kafka"
-    has_none: ClassVar[Mapping[str, str]] = {"describe log dirs": "no call for DescribeLogDirs"}
+    has_none: ClassVar[Mapping[str, str]] = {
+        "describe log dirs": "no call for DescribeLogDirs",
+        "list transactions": "no call for ListTransactions",
+        "describe transaction": "no call for DescribeTransactions",
+    }
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -89,13 +105,27 @@ class ConfluentKafkaClient(KafkaClient):
         if errors:
             raise RefusedError(errors[0].code(), str(errors[0]))
 
-    def consume(self, topic: str, partition: int, count: int, *, offset: int = 0) -> list[StoredRecord]:
+    def consume(
+        self,
+        topic: str,
+        partition: int,
+        count: int,
+        *,
+        offset: int = 0,
+        isolation: str = READ_COMMITTED,
+        timeout_s: float = CONSUME_TIMEOUT_S,
+    ) -> list[StoredRecord]:
         # The binding insists on a group id; an assigned consumer that commits nothing never joins the group.
         consumer = Consumer(
-            {"bootstrap.servers": self._bootstrap_servers, "group.id": "never-joined", "enable.auto.commit": False}
+            {
+                "bootstrap.servers": self._bootstrap_servers,
+                "group.id": "never-joined",
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+            }
         )
         records: list[StoredRecord] = []
-        deadline = time.monotonic() + CONSUME_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         try:
             consumer.assign([TopicPartition(topic, partition, offset)])
             while len(records) < count and time.monotonic() < deadline:
@@ -154,6 +184,36 @@ class ConfluentKafkaClient(KafkaClient):
         spec = _special_offsets().get(at) or OffsetSpec.for_timestamp(at)
         offset: int = _wait(self._admin.list_offsets({TopicPartition(topic, partition): spec})).offset
         return None if offset < 0 else offset
+
+    def join(self, membership: Membership) -> ConfluentMember:
+        return ConfluentMember(self._bootstrap_servers, membership)
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        found = _wait(self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
+        return partitions_of(topic, {(each.topic, each.partition): each.offset for each in found.topic_partitions})
+
+    def alter_committed(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        altered = _wait(self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)]))
+        for each in altered.topic_partitions:
+            if each.error is not None:
+                raise RefusedError(each.error.code(), str(each.error))
+
+    def list_groups(self) -> set[str]:
+        listed = self._admin.list_consumer_groups().result(REQUEST_TIMEOUT_S)
+        assert not listed.errors
+        return {group.group_id for group in listed.valid}
+
+    def describe_group(self, group: str) -> GroupDescription:
+        described = _wait(self._admin.describe_consumer_groups([group]))
+        assignments = [{each.partition for each in member.assignment.topic_partitions} for member in described.members]
+        return GroupDescription(state_name(described.state), assignments)
+
+    def delete_group(self, group: str) -> None:
+        _wait(self._admin.delete_consumer_groups([group]))
+
+    def transactional_producer(self, transactional_id: str) -> ConfluentTransactionalProducer:
+        return ConfluentTransactionalProducer(self._bootstrap_servers, transactional_id)
 
 
 def _special_offsets() -> dict[int, OffsetSpec]:

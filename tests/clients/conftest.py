@@ -7,7 +7,9 @@ makes one test for each client that has the feature, and notes the others as "cl
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,18 +19,30 @@ from penstock.testing.java import JavaMissingError
 from tests.clients.adapters import CLIENTS
 from tests.clients.aiokafka_client import AiokafkaClient
 from tests.clients.confluent_kafka_client import ConfluentKafkaClient
-from tests.clients.interface import ClientMissingError, KafkaClient
+from tests.clients.group_interface import GroupMember, Membership, TransactionalProducer
+from tests.clients.interface import LATEST, ClientMissingError, KafkaClient, RefusedError
 from tests.clients.matrix import FAILED, NOT_RUN, OK, ClientMatrix
 from tests.clients.waiting import eventually
-from tests.conftest import RunningBroker, optional_part_missing
+from tests.conftest import BrokerStarter, RunningBroker, optional_part_missing
 
 # The first cell of all also pays for the start of the broker and the client, and perhaps for fetching them.
 CELL_TIMEOUT_S = 120
 
 _MATRIX = pytest.StashKey[ClientMatrix]()
 
+# Groups settle as soon as they can, and members of the newer protocol hear of it soon.
+_BROKER_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+
 ClientFor = Callable[[str], KafkaClient]
 NewTopic = Callable[..., str]
+Join = Callable[..., GroupMember]
+OpenProducer = Callable[[str], TransactionalProducer]
 
 
 def _matrix(config: pytest.Config) -> ClientMatrix:
@@ -83,6 +97,28 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
+def broker_under_test(start_broker: BrokerStarter) -> Iterator[RunningBroker]:
+    """One broker for all cells: tests tell their topics and groups apart by name."""
+    with start_broker(_BROKER_SETTINGS) as broker:
+        # Apache Kafka creates the topic of groups when it is first asked for one, and has no coordinator until then.
+        admin = ConfluentKafkaClient(broker.bootstrap_servers)
+        admin.create_topic("matrix-warm-up", 1, {})
+        for number in range(16):
+            alter = partial(admin.alter_committed, f"matrix-warm-up-{number}", "matrix-warm-up", {0: 0})
+            assert eventually(partial(_answers, alter), within_s=60)
+        admin.close()
+        yield broker
+
+
+def _answers(ask: Callable[..., object], *arguments: object) -> bool:
+    try:
+        ask(*arguments)
+    except RefusedError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
 def client_for(broker_under_test: RunningBroker, pytestconfig: pytest.Config) -> Iterator[ClientFor]:
     """Every client is started once for the whole run: a Java or node process costs more than all its cells."""
     started: dict[str, KafkaClient] = {}
@@ -127,6 +163,42 @@ def new_topic(client_for: ClientFor) -> NewTopic:
         admin = client_for(ConfluentKafkaClient.name)
         admin.create_topic(topic, partitions, {name.replace("_", "."): value for name, value in config.items()})
         assert eventually(lambda: topic in admin.list_topics())
+        # A broker may show a topic before it leads it, and not every client waits for that.
+        assert eventually(lambda: all(_answers(admin.list_offset, topic, each, LATEST) for each in range(partitions)))
         return topic
 
     return create
+
+
+@pytest.fixture
+def group() -> str:
+    """The name of a group that nobody else uses."""
+    return f"matrix-{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def join(client: KafkaClient) -> Iterator[Join]:
+    """Joins a group with the client under test; whoever has not left when the test ends leaves then."""
+    members: list[GroupMember] = []
+
+    def start(group: str, topic: str, **how: Any) -> GroupMember:
+        members.append(client.join(Membership(group, topic, **how)))
+        return members[-1]
+
+    yield start
+    for member in members:
+        member.close()
+
+
+@pytest.fixture
+def transactional_producer(client: KafkaClient) -> Iterator[OpenProducer]:
+    """Opens transactional producers of the client under test."""
+    producers: list[TransactionalProducer] = []
+
+    def start(transactional_id: str) -> TransactionalProducer:
+        producers.append(client.transactional_producer(transactional_id))
+        return producers[-1]
+
+    yield start
+    for producer in producers:
+        producer.close()

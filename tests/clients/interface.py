@@ -10,6 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
+from tests.clients.group_interface import (
+    GroupDescription,
+    GroupMember,
+    Membership,
+    TransactionalProducer,
+    TransactionDescription,
+)
 from tests.clients.records import Record, StoredRecord
 
 CONSUME_TIMEOUT_S: Final = 20.0
@@ -18,6 +25,9 @@ REQUEST_TIMEOUT_S: Final = 20.0
 EARLIEST: Final = -2
 LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
+
+READ_COMMITTED: Final = "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
 
 TOPIC_ALREADY_EXISTS: Final = 36
 
@@ -65,7 +75,16 @@ class KafkaClient(ABC):
         """Sends the records in order and waits until all are acknowledged (with acks=0: written to the socket)."""
 
     @abstractmethod
-    def consume(self, topic: str, partition: int, count: int, *, offset: int = 0) -> list[StoredRecord]:
+    def consume(
+        self,
+        topic: str,
+        partition: int,
+        count: int,
+        *,
+        offset: int = 0,
+        isolation: str = READ_COMMITTED,
+        timeout_s: float = CONSUME_TIMEOUT_S,
+    ) -> list[StoredRecord]:
         """Reads `count` records from `offset` on without a consumer group; fewer if the time runs out."""
 
     @abstractmethod
@@ -108,3 +127,36 @@ class KafkaClient(ABC):
     @abstractmethod
     def list_offset(self, topic: str, partition: int, at: int) -> int | None:
         """The offset for a timestamp, EARLIEST, LATEST or MAX_TIMESTAMP; None where no record is that late."""
+
+    # Groups and transactions. A client that has none of a feature leaves the method as it is.
+
+    def join(self, membership: Membership) -> GroupMember:
+        """Starts a consumer that joins the group; it need not have joined when this returns."""
+        raise NotImplementedError
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The group's offsets by partition; a partition without one is left out."""
+        raise NotImplementedError
+
+    def alter_committed(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Sets the offsets of a group that has no members."""
+        raise NotImplementedError
+
+    def list_groups(self) -> set[str]:
+        raise NotImplementedError
+
+    def describe_group(self, group: str) -> GroupDescription:
+        raise NotImplementedError
+
+    def delete_group(self, group: str) -> None:
+        raise NotImplementedError
+
+    def transactional_producer(self, transactional_id: str) -> TransactionalProducer:
+        raise NotImplementedError
+
+    def list_transactions(self) -> dict[str, str]:
+        """The state of each transactional id that the broker knows, in Kafka's words."""
+        raise NotImplementedError
+
+    def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        raise NotImplementedError

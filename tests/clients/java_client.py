@@ -1,8 +1,10 @@
-"""Apache Kafka's own Java client, which java/KafkaClientDriver.java drives."""
+"""Apache Kafka's own Java client, which the programs in java/ drive."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +14,8 @@ from penstock.testing.java import find_java
 from tests.clients.interface import ClientMissingError
 from tests.clients.json_lines_client import JsonLinesClient
 
-_DRIVER = Path(__file__).parent / "java" / "KafkaClientDriver.java"
+_SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
+_COMPILE_TIMEOUT_S = 60
 
 
 class JavaClient(JsonLinesClient):
@@ -21,9 +24,24 @@ class JavaClient(JsonLinesClient):
         "alter configs": "Kafka 4 removed the call: it has the incremental one only"
     }
 
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._classes = tempfile.TemporaryDirectory(prefix="kafka-client-driver-")
+        super().__init__(bootstrap_servers)
+
     def _program(self) -> tuple[list[str], dict[str, str]]:
         runtime = find_java()
         if not runtime.has_compiler:
             raise ClientMissingError(f"{runtime.home} cannot compile: apt-get install default-jdk-headless")
-        command = [str(runtime.java), "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*", str(_DRIVER)]
+        libraries = f"{kafka_jars()}/*"
+        compiler = [str(runtime.java.with_name("javac")), "-cp", libraries, "-d", self._classes.name]
+        done = subprocess.run(
+            [*compiler, *map(str, _SOURCES)], capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S
+        )
+        assert done.returncode == 0, done.stderr
+        class_path = f"{self._classes.name}{os.pathsep}{libraries}"
+        command = [str(runtime.java), "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", class_path, "KafkaClientDriver"]
         return command, dict(os.environ)
+
+    def close(self) -> None:
+        super().close()
+        self._classes.cleanup()

@@ -2,7 +2,7 @@
 
 A request is {"call": name, ...arguments}. The answer is {"result": ...}, or {"error": text}, with the "code" of the
 error where it is Kafka's. Keys, values and headers travel as base64. The programs are java/KafkaClientDriver.java and
-kafkajs/driver.js.
+kafkajs/driver.js. What outlives a call, members of groups and transactional producers, lives there under a number.
 """
 
 from __future__ import annotations
@@ -12,10 +12,24 @@ import json
 import subprocess
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from tests.clients.interface import CONSUME_TIMEOUT_S, KafkaClient, RefusedError
+from tests.clients.group_interface import (
+    AUTO_COMMIT_INTERVAL_MS,
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    GroupDescription,
+    GroupMember,
+    Membership,
+    MemberState,
+    Received,
+    TransactionalProducer,
+    TransactionDescription,
+    state_name,
+)
+from tests.clients.interface import CONSUME_TIMEOUT_S, READ_COMMITTED, KafkaClient, RefusedError
 from tests.clients.records import Record, StoredRecord
 
 
@@ -85,10 +99,24 @@ class JsonLinesClient(KafkaClient):
             idempotent=idempotent,
         )
 
-    def consume(self, topic: str, partition: int, count: int, *, offset: int = 0) -> list[StoredRecord]:
-        timeout_ms = int(CONSUME_TIMEOUT_S * 1000)
+    def consume(
+        self,
+        topic: str,
+        partition: int,
+        count: int,
+        *,
+        offset: int = 0,
+        isolation: str = READ_COMMITTED,
+        timeout_s: float = CONSUME_TIMEOUT_S,
+    ) -> list[StoredRecord]:
         found = self._call(
-            "consume", topic=topic, partition=partition, count=count, offset=offset, timeout_ms=timeout_ms
+            "consume",
+            topic=topic,
+            partition=partition,
+            count=count,
+            offset=offset,
+            isolation=isolation,
+            timeout_ms=int(timeout_s * 1000),
         )
         return [_from_json(record) for record in found]
 
@@ -129,6 +157,42 @@ class JsonLinesClient(KafkaClient):
         offset: int | None = self._call("list_offset", topic=topic, partition=partition, at=at)
         return offset
 
+    def join(self, membership: Membership) -> GroupMember:
+        member = self._call(
+            "join",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+            auto_commit_interval_ms=AUTO_COMMIT_INTERVAL_MS,
+            **asdict(membership),
+        )
+        return _Member(self._call, member)
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        return dict(self._call("committed", group=group, topic=topic))
+
+    def alter_committed(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        self._call("alter_committed", group=group, topic=topic, offsets=list(offsets.items()))
+
+    def list_groups(self) -> set[str]:
+        return set(self._call("list_groups"))
+
+    def describe_group(self, group: str) -> GroupDescription:
+        described = self._call("describe_group", group=group)
+        return GroupDescription(state_name(described["state"]), [set(each) for each in described["assignments"]])
+
+    def delete_group(self, group: str) -> None:
+        self._call("delete_group", group=group)
+
+    def transactional_producer(self, transactional_id: str) -> TransactionalProducer:
+        return _TransactionalProducer(self._call, self._call("open_producer", transactional_id=transactional_id))
+
+    def list_transactions(self) -> dict[str, str]:
+        return dict(self._call("list_transactions"))
+
+    def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        described = self._call("describe_transaction", transactional_id=transactional_id)
+        return TransactionDescription(described["state"], {(topic, each) for topic, each in described["partitions"]})
+
     def _call(self, call: str, **arguments: Any) -> Any:
         answer = json.loads(self._exchange(json.dumps({"call": call, **arguments})))
         if "error" not in answer:
@@ -156,6 +220,65 @@ class JsonLinesClient(KafkaClient):
     def _last_errors(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")[-4000:]
+
+
+class _Member(GroupMember):
+    """A consumer that lives in the driver, under a number."""
+
+    def __init__(self, call: Callable[..., Any], number: int) -> None:
+        self._call = call
+        self.number = number
+        self._closed = False
+
+    def state(self) -> MemberState:
+        seen = self._call("member_state", member=self.number)
+        state = MemberState()
+        for kind, partitions in seen["rebalances"]:
+            state.rebalance(kind, frozenset(partitions))
+        state.received = [
+            Received(partition, int(offset), _decode(value)) for partition, offset, value in seen["received"]
+        ]
+        return state
+
+    def to_commit(self) -> list[tuple[int, int]]:
+        return list(self.state().next_offsets().items())
+
+    def commit(self) -> None:
+        self._call("member_commit", member=self.number, offsets=self.to_commit())
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._call("member_close", member=self.number)
+
+
+class _TransactionalProducer(TransactionalProducer):
+    """A producer that lives in the driver, under a number."""
+
+    def __init__(self, call: Callable[..., Any], number: int) -> None:
+        self._call = call
+        self._number = number
+
+    def begin(self) -> None:
+        self._call("producer_begin", producer=self._number)
+
+    def send(self, topic: str, partition: int, records: Sequence[Record]) -> None:
+        sent = [_to_json(record) for record in records]
+        self._call("producer_send", producer=self._number, topic=topic, partition=partition, records=sent)
+
+    def send_offsets(self, member: GroupMember) -> None:
+        assert isinstance(member, _Member)
+        offsets = member.to_commit()
+        self._call("producer_send_offsets", producer=self._number, member=member.number, offsets=offsets)
+
+    def commit(self) -> None:
+        self._call("producer_commit", producer=self._number)
+
+    def abort(self) -> None:
+        self._call("producer_abort", producer=self._number)
+
+    def close(self) -> None:
+        self._call("producer_close", producer=self._number)
 
 
 def _to_json(record: Record) -> dict[str, Any]:

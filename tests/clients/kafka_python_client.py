@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import kafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, NoError
+from kafka.structs import OffsetAndMetadata
 
+from tests.clients.group_interface import (
+    NO_NEWER_PROTOCOL,
+    GroupDescription,
+    Membership,
+    TransactionDescription,
+    partitions_of,
+    state_name,
+)
 from tests.clients.interface import (
     CONSUME_TIMEOUT_S,
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
+    READ_COMMITTED,
     REQUEST_TIMEOUT_S,
     KafkaClient,
     RefusedError,
 )
+from tests.clients.kafka_python_groups import KafkaPythonMember, KafkaPythonTransactionalProducer, refusals
 from tests.clients.records import Record, StoredRecord
 
 
 class KafkaPythonClient(KafkaClient):
     name = "kafka-python"
-    has_none: ClassVar[Mapping[str, str]] = {"produce null headers": "it takes only bytes as a header's value"}
+    has_none: ClassVar[Mapping[str, str]] = {
+        "produce null headers": "it takes only bytes as a header's value",
+        **NO_NEWER_PROTOCOL,
+    }
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -68,19 +81,32 @@ class KafkaPythonClient(KafkaClient):
                 for record in records
             ]
             producer.flush(REQUEST_TIMEOUT_S)
-            with _refusals():
+            with refusals():
                 for each in sent:
                     each.get(REQUEST_TIMEOUT_S)
         finally:
             producer.close(REQUEST_TIMEOUT_S)
 
-    def consume(self, topic: str, partition: int, count: int, *, offset: int = 0) -> list[StoredRecord]:
+    def consume(
+        self,
+        topic: str,
+        partition: int,
+        count: int,
+        *,
+        offset: int = 0,
+        isolation: str = READ_COMMITTED,
+        timeout_s: float = CONSUME_TIMEOUT_S,
+    ) -> list[StoredRecord]:
         consumer = KafkaConsumer(
-            bootstrap_servers=self._bootstrap_servers, group_id=None, enable_auto_commit=False, auto_offset_reset="none"
+            bootstrap_servers=self._bootstrap_servers,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level=isolation,
         )
         topic_partition = TopicPartition(topic, partition)
         records: list[StoredRecord] = []
-        deadline = time.monotonic() + CONSUME_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         try:
             consumer.assign([topic_partition])
             consumer.seek(topic_partition, offset)
@@ -96,7 +122,7 @@ class KafkaPythonClient(KafkaClient):
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config)}
-        with _refusals():
+        with refusals():
             self._admin.create_topics({topic: wanted})
 
     def list_topics(self) -> set[str]:
@@ -149,10 +175,49 @@ class KafkaPythonClient(KafkaClient):
         found = self._admin.list_partition_offsets({topic_partition: special.get(at, at)})[topic_partition]
         return None if found is None or found.offset < 0 else int(found.offset)
 
+    def join(self, membership: Membership) -> KafkaPythonMember:
+        return KafkaPythonMember(self._bootstrap_servers, membership)
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except KafkaError as error:
-        raise RefusedError(error.errno, str(error)) from error
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        found = self._admin.list_group_offsets(group)[group]
+        return partitions_of(topic, {tuple(partition): committed.offset for partition, committed in found.items()})
+
+    def alter_committed(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        wanted = {TopicPartition(topic, each): OffsetAndMetadata(offset, "", -1) for each, offset in offsets.items()}
+        for error in self._admin.alter_group_offsets(group, wanted).values():
+            _refuse(error)
+
+    def list_groups(self) -> set[str]:
+        return {group["group_id"] for group in self._admin.list_groups()}
+
+    def describe_group(self, group: str) -> GroupDescription:
+        described = self._admin.describe_groups([group])[group]
+        assignments = [
+            {
+                partition
+                for topic in member["member_assignment"]["assigned_partitions"]
+                for partition in topic["partitions"]
+            }
+            for member in described["members"]
+        ]
+        return GroupDescription(state_name(described["group_state"]), assignments)
+
+    def delete_group(self, group: str) -> None:
+        outcome = self._admin.delete_groups([group])[group]
+        assert outcome == "OK", outcome
+
+    def transactional_producer(self, transactional_id: str) -> KafkaPythonTransactionalProducer:
+        return KafkaPythonTransactionalProducer(self._bootstrap_servers, transactional_id)
+
+    def list_transactions(self) -> dict[str, str]:
+        listed = self._admin.list_transactions()
+        return {each.transactional_id: each.state.value for broker in listed.values() for each in broker}
+
+    def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        described = self._admin.describe_transactions([transactional_id])[transactional_id]
+        return TransactionDescription(described.state.value, {tuple(each) for each in described.topic_partitions})
+
+
+def _refuse(error: type[KafkaError]) -> None:
+    if error is not NoError:
+        raise RefusedError(error.errno, error.__name__)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from penstock.testing.java import cache_dir
+from tests.clients.group_interface import NO_NEWER_PROTOCOL
 from tests.clients.interface import ClientMissingError
 from tests.clients.json_lines_client import JsonLinesClient
 
@@ -27,6 +28,12 @@ class KafkajsClient(JsonLinesClient):
         "describe log dirs": "no call for DescribeLogDirs",
         "list offsets, after the last timestamp": "it answers the log's end instead",
         "list offsets, max timestamp": "no call takes a special timestamp",
+        "group, range assignor": "it brings a round robin assignor only",
+        "group, cooperative-sticky assignor": "it brings a round robin assignor only",
+        "group, static member": "no setting for an instance id",
+        **NO_NEWER_PROTOCOL,
+        "list transactions": "no call for ListTransactions",
+        "describe transaction": "no call for DescribeTransactions",
     }
 
     def _program(self) -> tuple[list[str], dict[str, str]]:

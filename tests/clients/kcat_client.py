@@ -10,10 +10,20 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-from tests.clients.interface import CONSUME_TIMEOUT_S, REQUEST_TIMEOUT_S, ClientMissingError, KafkaClient
+from tests.clients.group_interface import NO_NEWER_PROTOCOL, Membership
+from tests.clients.interface import (
+    CONSUME_TIMEOUT_S,
+    READ_COMMITTED,
+    REQUEST_TIMEOUT_S,
+    ClientMissingError,
+    KafkaClient,
+)
+from tests.clients.kcat_groups import KcatMember, KcatTransactionalProducer
 from tests.clients.records import Headers, Record, StoredRecord
 
 _NOT_ADMINISTERING: Final = "kcat lists topics and changes none"
+_NO_GROUP_ADMINISTRATION: Final = "kcat joins groups and administers none"
+_ONE_PARTITION: Final = "one run of kcat is one transaction, into one partition"
 _END_OF_KEY: Final = b"<end of key>"
 _END_OF_RECORD: Final = b"<end of record>"
 
@@ -33,6 +43,18 @@ class KcatClient(KafkaClient):
         "delete topic": _NOT_ADMINISTERING,
         "describe log dirs": _NOT_ADMINISTERING,
         "list offsets, max timestamp": "no query for the largest timestamp",
+        "group, commit and go on": "it commits by itself only",
+        **NO_NEWER_PROTOCOL,
+        "committed offsets": _NO_GROUP_ADMINISTRATION,
+        "consumer lag": _NO_GROUP_ADMINISTRATION,
+        "alter group offsets": _NO_GROUP_ADMINISTRATION,
+        "list groups": _NO_GROUP_ADMINISTRATION,
+        "describe group": _NO_GROUP_ADMINISTRATION,
+        "delete group": _NO_GROUP_ADMINISTRATION,
+        "transaction over partitions and topics": _ONE_PARTITION,
+        "transaction with consumed offsets": _ONE_PARTITION,
+        "list transactions": _NOT_ADMINISTERING,
+        "describe transaction": _NOT_ADMINISTERING,
     }
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -72,10 +94,24 @@ class KcatClient(KafkaClient):
             )
             self._run([*options, *shape_options], stdin=lines)
 
-    def consume(self, topic: str, partition: int, count: int, *, offset: int = 0) -> list[StoredRecord]:
-        options = ["-C", "-q", "-t", topic, "-p", str(partition), "-o", str(offset), "-c", str(count)]
+    def consume(
+        self,
+        topic: str,
+        partition: int,
+        count: int,
+        *,
+        offset: int = 0,
+        isolation: str = READ_COMMITTED,
+        timeout_s: float = CONSUME_TIMEOUT_S,
+    ) -> list[StoredRecord]:
+        options = ["-C", "-q", "-u", "-t", topic, "-p", str(partition), "-o", str(offset), "-c", str(count)]
+        options += ["-X", f"isolation.level={isolation}"]
         # Lengths stand before the bytes, so that keys and values may hold anything.
-        printed = self._run([*options, "-f", "%o %T %K %S\\n%k%s%h\\n"], timeout_s=CONSUME_TIMEOUT_S)
+        command = [*self._command, *options, "-f", "%o %T %K %S\\n%k%s%h\\n"]
+        try:
+            printed = subprocess.run(command, capture_output=True, timeout=timeout_s, check=True).stdout
+        except subprocess.TimeoutExpired as waiting:
+            printed = waiting.stdout or b""
         return list(_parse(printed))
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
@@ -116,6 +152,12 @@ class KcatClient(KafkaClient):
         printed = self._run(["-Q", "-t", f"{topic}:{partition}:{at}"]).decode()
         offset = int(re.findall(r"offset (-?\d+)", printed)[0])
         return None if offset < 0 else offset
+
+    def join(self, membership: Membership) -> KcatMember:
+        return KcatMember(self._command, membership)
+
+    def transactional_producer(self, transactional_id: str) -> KcatTransactionalProducer:
+        return KcatTransactionalProducer(self._command, transactional_id)
 
     def _metadata(self, *options: str) -> dict[str, list[dict[str, str]]]:
         metadata: dict[str, list[dict[str, str]]] = json.loads(self._run(["-L", "-J", *options]))

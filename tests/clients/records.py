@@ -74,6 +74,9 @@ COMPRESSIBLE: Final = [
     Record(b"key-%d" % number, (b"value %d of a compressed batch; " % number) * 40) for number in range(50)
 ]
 
+# With its line end each is 128 bytes, and all of them are a block of kcat's input: it sends what it has read by blocks.
+IN_TRANSACTION: Final = [Record(None, b"%127d" % number) for number in range(8)]
+
 
 def numbered(count: int, *, first_timestamp_ms: int | None = None, step_ms: int = 1000) -> list[Record]:
     """Small distinct records; with a first timestamp, each `step_ms` later than the one before."""

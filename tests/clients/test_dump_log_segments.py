@@ -1,17 +1,24 @@
-"""Apache Kafka's own dump tool reads what the broker under test wrote: logs, offset indexes and time indexes."""
+"""Apache Kafka's own dump tool reads what the broker under test wrote: logs with their indexes and producer snapshots,
+transactions with their markers, and the topics of the two coordinators.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.testing.apache_kafka import dump_log_segments
+from penstock.testing.apache_kafka import dump_log_segments, run_kafka_tool
 from penstock.testing.java import JavaMissingError
 from tests.clients.confluent_kafka_client import ConfluentKafkaClient
-from tests.clients.records import BASE_TIMESTAMP_MS, COMPRESSIONS, Record
+from tests.clients.group_interface import Membership
+from tests.clients.records import BASE_TIMESTAMP_MS, COMPRESSIONS, Record, numbered
+from tests.clients.waiting import eventually
 from tests.conftest import BrokerStarter, optional_part_missing
 
 RECORDS_PER_COMPRESSION = 300
@@ -46,9 +53,13 @@ def _record(timestamp_ms: int) -> Record:
     return Record(b"key", value, headers=(("header", b"value"),), timestamp_ms=timestamp_ms)
 
 
-def _dump(*files: Path) -> str:
+def _dump(*files: Path, decoder: str | None = None) -> str:
     try:
-        printed = dump_log_segments(*files)
+        if decoder is None:
+            printed = dump_log_segments(*files)
+        else:
+            arguments = [decoder, "--files", ",".join(map(str, files))]
+            printed = run_kafka_tool("org.apache.kafka.tools.DumpLogSegments", arguments)
     except JavaMissingError as missing:
         optional_part_missing(str(missing))
     printed = START_OF_A_SEGMENT.sub("", printed)
@@ -83,3 +94,116 @@ def test_time_indexes_agree_with_the_log(partition_dir: Path) -> None:
     entries = re.findall(r"^timestamp: (\d+) offset: (\d+)", time_index_dump, re.MULTILINE)
     assert len(entries) > 20
     assert {int(timestamp) - int(offset) for timestamp, offset in entries} == {BASE_TIMESTAMP_MS}
+
+
+FIRST_LOG = "00000000000000000000.log"
+COORDINATORS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
+
+
+@pytest.fixture(scope="module")
+def transactional_dir(start_broker: BrokerStarter, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The logs of a broker after three aborted records, two committed with a group's offset, and five idempotent."""
+    copy = tmp_path_factory.mktemp("transactional")
+    with start_broker(COORDINATORS) as broker:
+        client = ConfluentKafkaClient(broker.bootstrap_servers)
+        for topic in ("source", "dumped"):
+            client.create_topic(topic, 1, {})
+        assert eventually(lambda: {"source", "dumped"} <= client.list_topics())
+        client.produce("source", 0, numbered(4))
+        member = client.join(Membership("group", "source"))
+        assert eventually(lambda: len(member.state().received) == 4)
+        producer = client.transactional_producer("transactional id")
+        producer.begin()
+        producer.send("dumped", 0, numbered(3))
+        producer.abort()
+        producer.begin()
+        producer.send("dumped", 0, numbered(2))
+        producer.send_offsets(member)
+        producer.commit()
+        client.produce("dumped", 0, numbered(5), idempotent=True)
+        member.close()
+        producer.close()
+        client.close()
+        broker.stop()
+        for name in ("dumped-0", "__transaction_state-0", "__consumer_offsets-0"):
+            shutil.copytree(broker.data_dir / name, copy / name)
+    return copy
+
+
+def _decoded(printed: str) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """The records that a decoder made of a coordinator's topic: type, key and value."""
+    records = re.findall(r"^\| offset: .* key: (\{.*\}) payload: (\{.*\})$", printed, re.MULTILINE)
+    keys_and_values = [(json.loads(key), json.loads(value)) for key, value in records]
+    return [(key["type"], key["data"], value["data"]) for key, value in keys_and_values]
+
+
+def test_transaction_markers_and_sequences(transactional_dir: Path) -> None:
+    printed = _dump(transactional_dir / "dumped-0" / FIRST_LOG)
+    batches = re.findall(
+        r"baseOffset: (\d+) lastOffset: (\d+) .* baseSequence: (-?\d+) lastSequence: (-?\d+) producerId: (\d+) "
+        r"producerEpoch: \d+ .* isTransactional: (\w+) isControl: (\w+)",
+        printed,
+    )
+    transactional, idempotent = batches[0][4], batches[-1][4]
+    assert transactional != idempotent
+    assert batches == [
+        ("0", "2", "0", "2", transactional, "true", "false"),
+        ("3", "3", "-1", "-1", transactional, "true", "true"),
+        ("4", "5", "3", "4", transactional, "true", "false"),
+        ("6", "6", "-1", "-1", transactional, "true", "true"),
+        ("7", "11", "0", "4", idempotent, "false", "false"),
+    ]
+    markers = re.findall(r"^\| offset: (\d+) .* endTxnMarker: (\w+) coordinatorEpoch: 0$", printed, re.MULTILINE)
+    assert markers == [("3", "ABORT"), ("6", "COMMIT")]
+    sequences = [int(each) for each in re.findall(r"^\| offset: .* sequence: (\d+)", printed, re.MULTILINE)]
+    assert sequences == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+
+
+def test_transaction_index_names_what_was_aborted(transactional_dir: Path) -> None:
+    printed = _dump((transactional_dir / "dumped-0" / FIRST_LOG).with_suffix(".txnindex"))
+    (aborted,) = re.findall(r"version: 0 .* firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)", printed)
+    assert aborted == ("0", "3", "4")
+
+
+def test_snapshot_holds_the_producers(transactional_dir: Path) -> None:
+    (snapshot,) = (transactional_dir / "dumped-0").glob("*.snapshot")
+    assert int(snapshot.stem) == 12
+    # Kafka writes a producer's last batch only, and reads the last entry where there are several.
+    last_entries = {
+        producer: rest
+        for producer, *rest in re.findall(
+            r"producerId: (\d+) .* coordinatorEpoch: (-?\d+) currentTxnFirstOffset: (\S+) .* "
+            r"lastSequence: (\d+) lastOffset: (\d+)",
+            _dump(snapshot),
+        )
+    }
+    assert sorted(last_entries.values()) == [
+        ["-1", "OptionalLong.empty", "4", "11"],
+        ["0", "OptionalLong.empty", "4", "5"],
+    ]
+
+
+def test_transaction_log_is_decoded(transactional_dir: Path) -> None:
+    printed = _dump(transactional_dir / "__transaction_state-0" / FIRST_LOG, decoder="--transaction-log-decoder")
+    records = _decoded(printed)
+    assert {(kind, key["transactionalId"]) for kind, key, _ in records} == {("0", "transactional id")}
+    states = [value["transactionStatus"] for _, _, value in records]
+    first, second = [ONGOING, PREPARE_ABORT, COMPLETE_ABORT], [ONGOING, ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT]
+    assert states == [EMPTY, *first, *second]
+    partitions = {each["topic"]: each["partitionIds"] for each in records[-2][2]["transactionPartitions"]}
+    assert partitions == {"dumped": [0], "__consumer_offsets": [0]}
+
+
+def test_offsets_of_a_transaction_are_decoded(transactional_dir: Path) -> None:
+    printed = _dump(transactional_dir / "__consumer_offsets-0" / FIRST_LOG, decoder="--offsets-decoder")
+    ((key, value),) = [(key, value) for kind, key, value in _decoded(printed) if kind == "1"]
+    assert key == {"group": "group", "topic": "source", "partition": 0}
+    assert value["offset"] == 4
+    written_in_a_transaction = re.findall(r"isTransactional: true isControl: (\w+)", printed)
+    assert written_in_a_transaction == ["false", "true"]
+    assert re.findall(r"endTxnMarker: (\w+)", printed) == ["COMMIT"]

@@ -21,7 +21,7 @@ from tests.clients.records import (
     now_ms,
     numbered,
 )
-from tests.clients.segments import stored_compressions
+from tests.clients.segments import stored_batches
 from tests.conftest import RunningBroker
 
 
@@ -44,7 +44,8 @@ def test_produced_with_compression(
     sent_between_ms = _produce(client, topic, COMPRESSIBLE, compression)
     stored = reference.consume(topic, 0, len(COMPRESSIBLE))
     assert_same(stored, COMPRESSIBLE, sent_between_ms=sent_between_ms)
-    assert stored_compressions(broker_under_test.data_dir, topic, 0) == {compression}
+    batches = stored_batches(broker_under_test.data_dir, topic, 0)
+    assert {batch.compression for batch in batches} == {compression}
 
 
 @pytest.mark.feature("consume {compression}", compression=COMPRESSIONS)
@@ -80,11 +81,20 @@ def test_produced_with_acks(client: KafkaClient, reference: KafkaClient, acks: s
 
 
 @pytest.mark.feature("produce idempotent")
-def test_produced_idempotently(client: KafkaClient, reference: KafkaClient, new_topic: NewTopic) -> None:
-    topic, records = new_topic(), numbered(20)
+def test_produced_idempotently(
+    client: KafkaClient, reference: KafkaClient, new_topic: NewTopic, broker_under_test: RunningBroker
+) -> None:
+    topic, records = new_topic(), numbered(1000)
     start_ms = now_ms()
     client.produce(topic, 0, records, idempotent=True)
     assert_same(reference.consume(topic, 0, len(records)), records, sent_between_ms=(start_ms, now_ms()))
+    next_sequence = 0
+    batches = list(stored_batches(broker_under_test.data_dir, topic, 0))
+    for batch in batches:
+        assert batch.base_sequence == next_sequence
+        next_sequence += batch.record_count
+    (producer_id,) = {batch.producer_id for batch in batches}
+    assert producer_id >= 0
 
 
 @pytest.mark.feature("produce to a topic that is created by it")

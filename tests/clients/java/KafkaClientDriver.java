@@ -10,6 +10,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -18,12 +19,18 @@ import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.GroupListing;
+import org.apache.kafka.clients.admin.MemberDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.TransactionDescription;
+import org.apache.kafka.clients.admin.TransactionListing;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -39,7 +46,7 @@ import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
  * Drives Apache Kafka's Java client by a line of JSON for each call; see ../json_lines_client.py for the form of
- * requests and answers. Java compiles this file as it starts it.
+ * requests and answers.
  */
 public final class KafkaClientDriver {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -49,6 +56,10 @@ public final class KafkaClientDriver {
 
     private final String bootstrapServers;
     private final Admin admin;
+    private final Map<Integer, GroupMember> members = new HashMap<>();
+    private final Map<Integer, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
+    private final Set<Integer> initialised = new HashSet<>();
+    private int lastNumber;
 
     private KafkaClientDriver(String bootstrapServers) {
         this.bootstrapServers = bootstrapServers;
@@ -132,11 +143,113 @@ public final class KafkaClientDriver {
             case "list_offset":
                 return listOffset(partition, request.get("at").asLong());
             default:
+                return request.has("producer") ? callProducer(request, partition) : callGroup(request, topic);
+        }
+    }
+
+    private Object callGroup(JsonNode request, String topic) throws Exception {
+        String group = request.path("group").asText();
+        GroupMember member = members.get(request.path("member").asInt());
+        switch (request.get("call").asText()) {
+            case "join":
+                members.put(++lastNumber, new GroupMember(connection(), request));
+                return lastNumber;
+            case "member_state":
+                return member.state();
+            case "member_commit":
+                member.commit(request.get("offsets"));
+                return null;
+            case "member_close":
+                members.remove(request.get("member").asInt()).close();
+                return null;
+            case "committed":
+                List<Object> offsets = new ArrayList<>();
+                admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().forEach((each, committed) -> {
+                    if (committed != null && each.topic().equals(topic)) {
+                        offsets.add(List.of(each.partition(), committed.offset()));
+                    }
+                });
+                return offsets;
+            case "alter_committed":
+                Map<TopicPartition, OffsetAndMetadata> wanted = new HashMap<>();
+                for (JsonNode each : request.get("offsets")) {
+                    OffsetAndMetadata offset = new OffsetAndMetadata(each.get(1).asLong());
+                    wanted.put(new TopicPartition(topic, each.get(0).asInt()), offset);
+                }
+                admin.alterConsumerGroupOffsets(group, wanted).all().get();
+                return null;
+            case "list_groups":
+                return admin.listGroups().all().get().stream().map(GroupListing::groupId).toList();
+            case "describe_group":
+                ConsumerGroupDescription described = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
+                List<Object> assignments = new ArrayList<>();
+                for (MemberDescription each : described.members()) {
+                    assignments.add(
+                        each.assignment().topicPartitions().stream().map(TopicPartition::partition).toList());
+                }
+                return Map.of("state", described.groupState().name(), "assignments", assignments);
+            case "delete_group":
+                admin.deleteConsumerGroups(List.of(group)).all().get();
+                return null;
+            case "open_producer":
+                producers.put(++lastNumber, openProducer(request.get("transactional_id").asText()));
+                return lastNumber;
+            case "list_transactions":
+                Map<String, String> states = new HashMap<>();
+                for (TransactionListing each : admin.listTransactions().all().get()) {
+                    states.put(each.transactionalId(), each.state().toString());
+                }
+                return states;
+            case "describe_transaction":
+                String id = request.get("transactional_id").asText();
+                TransactionDescription transaction = admin.describeTransactions(List.of(id)).all().get().get(id);
+                List<Object> partitions = new ArrayList<>();
+                transaction.topicPartitions().forEach(each -> partitions.add(List.of(each.topic(), each.partition())));
+                return Map.of("state", transaction.state().toString(), "partitions", partitions);
+            default:
                 throw new IllegalArgumentException("no such call: " + request);
         }
     }
 
-    private void produce(JsonNode request, TopicPartition partition) throws Exception {
+    private Object callProducer(JsonNode request, TopicPartition partition) throws Exception {
+        int number = request.get("producer").asInt();
+        KafkaProducer<byte[], byte[]> producer = producers.get(number);
+        switch (request.get("call").asText()) {
+            case "producer_begin":
+                if (initialised.add(number)) {
+                    producer.initTransactions();
+                }
+                producer.beginTransaction();
+                break;
+            case "producer_send":
+                send(producer, request.get("records"), partition);
+                break;
+            case "producer_send_offsets":
+                GroupMember member = members.get(request.get("member").asInt());
+                producer.sendOffsetsToTransaction(member.toCommit(request.get("offsets")), member.groupMetadata());
+                break;
+            case "producer_commit":
+                producer.commitTransaction();
+                break;
+            case "producer_abort":
+                producer.abortTransaction();
+                break;
+            case "producer_close":
+                producers.remove(number).close(Duration.ofSeconds(5));
+                break;
+            default:
+                throw new IllegalArgumentException("no such call: " + request);
+        }
+        return null;
+    }
+
+    private KafkaProducer<byte[], byte[]> openProducer(String transactionalId) {
+        Map<String, Object> config = producing();
+        config.put("transactional.id", transactionalId);
+        return new KafkaProducer<>(config);
+    }
+
+    private Map<String, Object> producing() {
         Map<String, Object> config = new HashMap<>();
         config.put("bootstrap.servers", bootstrapServers);
         config.put("request.timeout.ms", 10000);
@@ -144,17 +257,27 @@ public final class KafkaClientDriver {
         config.put("max.block.ms", 20000);
         config.put("key.serializer", ByteArraySerializer.class);
         config.put("value.serializer", ByteArraySerializer.class);
+        return config;
+    }
+
+    private void produce(JsonNode request, TopicPartition partition) throws Exception {
+        Map<String, Object> config = producing();
         config.put("compression.type", request.get("compression").asText());
         config.put("acks", request.get("acks").asText());
         config.put("enable.idempotence", request.get("idempotent").asBoolean());
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(config)) {
-            List<Future<RecordMetadata>> sent = new ArrayList<>();
-            for (JsonNode record : request.get("records")) {
-                sent.add(producer.send(toRecord(record, partition)));
-            }
-            for (Future<RecordMetadata> each : sent) {
-                each.get();
-            }
+            send(producer, request.get("records"), partition);
+        }
+    }
+
+    private static void send(KafkaProducer<byte[], byte[]> producer, JsonNode records, TopicPartition partition)
+            throws Exception {
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        for (JsonNode record : records) {
+            sent.add(producer.send(toRecord(record, partition)));
+        }
+        for (Future<RecordMetadata> each : sent) {
+            each.get();
         }
     }
 
@@ -176,6 +299,7 @@ public final class KafkaClientDriver {
         config.put("key.deserializer", ByteArrayDeserializer.class);
         config.put("value.deserializer", ByteArrayDeserializer.class);
         config.put("auto.offset.reset", "none");
+        config.put("isolation.level", request.get("isolation").asText());
         int count = request.get("count").asInt();
         long deadline = System.nanoTime() + request.get("timeout_ms").asLong() * 1_000_000;
         ArrayNode records = JSON.createArrayNode();

@@ -6,7 +6,7 @@
 'use strict'
 
 const readline = require('readline')
-const { Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = require('kafkajs')
+const { Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, AssignerProtocol, logLevel } = require('kafkajs')
 const Cluster = require('kafkajs/src/cluster')
 const Batch = require('kafkajs/src/consumer/batch')
 const socketFactory = require('kafkajs/src/network/socketFactory')
@@ -17,6 +17,8 @@ const brokers = [process.argv[2]]
 const TOPIC_ALREADY_EXISTS = 36
 const EARLIEST = -2
 const LATEST = -1
+const READ_UNCOMMITTED = 0
+const READ_COMMITTED = 1
 
 // kafkajs brings gzip; the other codecs are plugged in by its users, from packages of their choice.
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
@@ -56,7 +58,7 @@ const cluster = new Cluster({
   enforceRequestTimeout: true,
   metadataMaxAge: 300000,
   allowAutoTopicCreation: false,
-  isolationLevel: 1,
+  isolationLevel: READ_COMMITTED,
 })
 
 const decode = text => (text === null ? null : Buffer.from(text, 'base64'))
@@ -88,6 +90,51 @@ async function topicConfig(topic) {
   return Object.fromEntries(resources[0].configEntries.map(entry => [entry.configName, entry.configValue]))
 }
 
+// What outlives a call, under the number that its caller was given.
+const members = new Map()
+const producers = new Map()
+let lastNumber = 0
+
+function newConsumer(membership) {
+  return kafka.consumer({
+    groupId: membership.group,
+    sessionTimeout: membership.session_timeout_ms,
+    heartbeatInterval: membership.heartbeat_interval_ms,
+    // It sends heartbeats between fetches, so that a long fetch would keep it from hearing of a rebalance.
+    maxWaitTimeInMs: membership.heartbeat_interval_ms,
+    retry: { ...retry, restartOnFailure: async () => false },
+  })
+}
+
+async function run(member, membership) {
+  const { consumer, rebalances, received } = member
+  let assigned = []
+  const revoke = () => {
+    if (assigned.length > 0) {
+      rebalances.push(['revoked', assigned])
+      assigned = []
+    }
+  }
+  consumer.on(consumer.events.REBALANCING, revoke)
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+    revoke()
+    assigned = payload.memberAssignment[membership.topic] ?? []
+    rebalances.push(['assigned', assigned])
+  })
+  consumer.on(consumer.events.CRASH, ({ payload }) => {
+    member.failure = payload.error
+  })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [membership.topic], fromBeginning: true })
+  await consumer.run({
+    autoCommit: membership.auto_commit,
+    autoCommitInterval: membership.auto_commit_interval_ms,
+    eachMessage: async ({ partition, message }) => {
+      received.push([partition, message.offset, encode(message.value)])
+    },
+  })
+}
+
 const calls = {
   version: async () => require('kafkajs/package.json').version,
 
@@ -106,7 +153,7 @@ const calls = {
     }
   },
 
-  async consume({ topic, partition, count, offset, timeout_ms: timeoutMs }) {
+  async consume({ topic, partition, count, offset, isolation, timeout_ms: timeoutMs }) {
     await cluster.addTargetTopic(topic)
     await cluster.refreshMetadata()
     const [leader] = Object.keys(cluster.findLeaderForPartitions(topic, [partition]))
@@ -119,7 +166,7 @@ const calls = {
         maxWaitTime: 500,
         minBytes: 1,
         maxBytes: 10485760,
-        isolationLevel: 1,
+        isolationLevel: isolation === 'read_committed' ? READ_COMMITTED : READ_UNCOMMITTED,
         topics: [{ topic, partitions: [{ partition, fetchOffset: next, maxBytes: 1048576 }] }],
         rackId: '',
       })
@@ -182,6 +229,97 @@ const calls = {
     }
     const offsets = await admin.fetchTopicOffsetsByTimestamp(topic, at)
     return Number(offsets.find(each => each.partition === partition).offset)
+  },
+
+  async join(membership) {
+    const number = ++lastNumber
+    const member = { consumer: newConsumer(membership), topic: membership.topic, group: membership.group, rebalances: [], received: [] }
+    members.set(number, member)
+    await run(member, membership)
+    return number
+  },
+
+  async member_state({ member }) {
+    const { rebalances, received, failure } = members.get(member)
+    if (failure) {
+      throw failure
+    }
+    return { rebalances, received }
+  },
+
+  async member_commit({ member, offsets }) {
+    const { consumer, topic } = members.get(member)
+    await consumer.commitOffsets(offsets.map(([partition, offset]) => ({ topic, partition, offset: String(offset) })))
+  },
+
+  async member_close({ member }) {
+    const { consumer } = members.get(member)
+    members.delete(member)
+    await consumer.disconnect()
+  },
+
+  async committed({ group, topic }) {
+    const [{ partitions }] = await admin.fetchOffsets({ groupId: group, topics: [topic] })
+    return partitions.filter(({ offset }) => offset !== '-1').map(({ partition, offset }) => [partition, Number(offset)])
+  },
+
+  async alter_committed({ group, topic, offsets }) {
+    const partitions = offsets.map(([partition, offset]) => ({ partition, offset: String(offset) }))
+    await admin.setOffsets({ groupId: group, topic, partitions })
+  },
+
+  async list_groups() {
+    const { groups } = await admin.listGroups()
+    return groups.map(({ groupId }) => groupId)
+  },
+
+  async describe_group({ group }) {
+    const { groups } = await admin.describeGroups([group])
+    const assignments = groups[0].members.map(({ memberAssignment }) =>
+      Object.values(AssignerProtocol.MemberAssignment.decode(memberAssignment).assignment).flat()
+    )
+    return { state: groups[0].state, assignments }
+  },
+
+  async delete_group({ group }) {
+    await admin.deleteGroups([group])
+  },
+
+  async open_producer({ transactional_id: transactionalId }) {
+    const producer = kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1 })
+    await producer.connect()
+    producers.set(++lastNumber, { producer })
+    return lastNumber
+  },
+
+  async producer_begin({ producer }) {
+    const opened = producers.get(producer)
+    opened.transaction = await opened.producer.transaction()
+  },
+
+  async producer_send({ producer, topic, partition, records }) {
+    const messages = records.map(record => toMessage(record, partition))
+    await producers.get(producer).transaction.send({ topic, messages })
+  },
+
+  async producer_send_offsets({ producer, member, offsets }) {
+    const { topic, group } = members.get(member)
+    const partitions = offsets.map(([partition, offset]) => ({ partition, offset: String(offset) }))
+    const topics = [{ topic, partitions }]
+    await producers.get(producer).transaction.sendOffsets({ consumerGroupId: group, topics })
+  },
+
+  async producer_commit({ producer }) {
+    await producers.get(producer).transaction.commit()
+  },
+
+  async producer_abort({ producer }) {
+    await producers.get(producer).transaction.abort()
+  },
+
+  async producer_close({ producer }) {
+    await producers.get(producer).producer.disconnect()
+    producers.delete(producer)
   },
 }
 
