@@ -10,6 +10,7 @@ talks to. Invariant: a member owns a partition from the answer that gave it unti
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -65,6 +66,7 @@ class Member(ABC):
         self._connection = connection
         self._membership = membership
         self._phase_s = phase_s
+        self._heartbeat_number = 0
         self._on_change = on_change
 
     @property
@@ -84,8 +86,11 @@ class Member(ABC):
 
     async def _wait_for_heartbeat(self) -> None:
         interval_s = self._membership.heartbeat_interval_s
-        now_s = asyncio.get_running_loop().time()
-        await asyncio.sleep(interval_s - (now_s - self._phase_s) % interval_s)
+        elapsed_s = asyncio.get_running_loop().time() - self._phase_s
+        # The loop counts whole milliseconds, so it may wake a member just before its moment. What has been sent then
+        # counts as sent: otherwise the member would send again and again until the moment has come.
+        self._heartbeat_number = max(self._heartbeat_number, math.floor(elapsed_s / interval_s)) + 1
+        await asyncio.sleep(self._heartbeat_number * interval_s - elapsed_s)
 
 
 class ClassicMember(Member):

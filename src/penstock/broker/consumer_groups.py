@@ -34,6 +34,8 @@ class ConsumerGroups:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
         self._catalogue = topic_catalogue(coordinator.node.image)
+        self._config = coordinator.node.config
+        self._settings = consumer_group_settings(self._config)
 
     def heartbeat(self, heartbeat: Heartbeat, api_version: int, reply: GroupReply) -> None:
         """Answers with a HeartbeatResult when what it says is in the log. BrokerError: nothing was changed."""
@@ -61,7 +63,8 @@ class ConsumerGroups:
         shard.answer(reply, result)
 
     def write(self, shard: GroupShard, group: ConsumerGroup, changes: Sequence[ConsumerGroupChange]) -> None:
-        shard.append([change_record(group.group_id, change) for change in changes])
+        if changes:
+            shard.append([change_record(group.group_id, change) for change in changes])
         self._coordinator.watch(group)
 
     def describe(self, group_id: str) -> DescribedGroup:
@@ -84,7 +87,11 @@ class ConsumerGroups:
 
     @property
     def settings(self) -> ConsumerGroupSettings:
-        return consumer_group_settings(self._coordinator.node.config)
+        """Of the configuration as it is now. A changed one is another object, so heartbeats need not build this."""
+        config = self._coordinator.node.config
+        if config is not self._config:
+            self._config, self._settings = config, consumer_group_settings(config)
+        return self._settings
 
 
 def consumer_group_settings(config: BrokerConfig) -> ConsumerGroupSettings:

@@ -59,6 +59,9 @@ class GroupShard:
 
     def answer(self, reply: GroupReply, result: Any) -> None:
         """Says it when every change so far is in the log."""
+        if self.failure is None and self._committed == self._appended:
+            reply.give(result)
+            return
 
         def say(failure: BrokerError | None) -> None:
             if failure is None:

@@ -88,6 +88,8 @@ class Roster:
             self.leader_id = member_id
 
     def change_protocols(self, member: ClassicMember, protocols: tuple[MemberProtocol, ...]) -> None:
+        if protocols == member.protocols:
+            return  # so it is with nearly every member that comes back for a rebalance
         self._withdraw_support(member)
         member.protocols = protocols
         self._support.update(member.protocol_names)

@@ -100,17 +100,18 @@ class ConsumerGroup:
         merges_two = earlier_id != member_id and member_id in self._state.members
         if self._state.current(earlier_id).member_epoch == STATIC_LEAVE_EPOCH:
             self._take_over(earlier_id, metadata)
-        elif metadata != before:
+        elif metadata is not before:
             self._change(MemberMetadataChanged(member_id, metadata))
         self._advance_group_epoch(
-            subscription_changed=before is None or merges_two or not metadata.subscribes_like(before)
+            subscription_changed=metadata is not before
+            and (before is None or merges_two or not metadata.subscribes_like(before))
         )
         if self._state.group.epoch > self._state.target.assignment_epoch:
             self._compute_target(now_ms)
-        assigned_before = self._state.current(member_id).assigned.keys()
+        stood = self._state.current(member_id)
         current = self._reconcile(member_id, heartbeat, now_ms)
         self._deadlines.start_session(member_id, now_ms + self.settings.session_timeout_ms)
-        is_news = heartbeat.is_full or current.assigned.keys() != assigned_before
+        is_news = heartbeat.is_full or (current is not stood and current.assigned.keys() != stood.assigned.keys())
         result = HeartbeatResult(
             member_id,
             current.member_epoch,
@@ -271,9 +272,10 @@ class ConsumerGroup:
             heartbeat.owned_partitions,
             is_taken,
         )
-        if current != before:
-            self._change(CurrentAssignmentChanged(member_id, current))
-            self._time_revocation(member_id, now_ms)
+        if current is before or current == before:
+            return before
+        self._change(CurrentAssignmentChanged(member_id, current))
+        self._time_revocation(member_id, now_ms)
         return current
 
     def _time_revocation(self, member_id: str, now_ms: int) -> None:

@@ -52,6 +52,18 @@ class Heartbeat:
             and self.owned_partitions is not None
         )
 
+    @property
+    def describes_member(self) -> bool:
+        """Whether it says anything of the member itself. Nearly every heartbeat is only a sign of life."""
+        return (
+            self.subscribed_topic_names is not None
+            or self.subscribed_topic_regex is not None
+            or self.rebalance_timeout_ms != NOT_GIVEN_MS
+            or self.server_assignor is not None
+            or self.rack_id is not None
+            or self.instance_id is not None
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
@@ -98,11 +110,18 @@ def check_heartbeat(heartbeat: Heartbeat, api_version: int, settings: ConsumerGr
 
 
 def updated_metadata(before: MemberMetadata | None, heartbeat: Heartbeat) -> MemberMetadata:
-    """What is known of a member after a heartbeat, which names only what is new."""
+    """What is known of a member after a heartbeat, which names only what is new: `before` itself if that is nothing."""
     known = before or MemberMetadata(heartbeat.member_id)
+    is_same_client = (known.member_id, known.client_id, known.client_host) == (
+        heartbeat.member_id,
+        heartbeat.client_id,
+        heartbeat.client_host,
+    )
+    if before is not None and is_same_client and not heartbeat.describes_member:
+        return before
     names = heartbeat.subscribed_topic_names
     regex, timeout_ms = heartbeat.subscribed_topic_regex, heartbeat.rebalance_timeout_ms
-    return MemberMetadata(
+    updated = MemberMetadata(
         member_id=heartbeat.member_id,
         instance_id=known.instance_id if heartbeat.instance_id is None else heartbeat.instance_id,
         rack_id=known.rack_id if heartbeat.rack_id is None else heartbeat.rack_id,
@@ -113,3 +132,4 @@ def updated_metadata(before: MemberMetadata | None, heartbeat: Heartbeat) -> Mem
         rebalance_timeout_ms=known.rebalance_timeout_ms if timeout_ms == NOT_GIVEN_MS else timeout_ms,
         server_assignor=known.server_assignor if heartbeat.server_assignor is None else heartbeat.server_assignor,
     )
+    return before if updated == before else updated

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
+
+from penstock.core.limits import COORDINATOR_KEYS_REMEMBERED_MAX
 
 _INT32_MIN: Final = -(1 << 31)
 
 
+@lru_cache(maxsize=COORDINATOR_KEYS_REMEMBERED_MAX)
 def partition_of(coordinator_key: str, partition_count: int) -> int:
     """The absolute value of Java's hash, by the number of partitions; the one number without one counts as 0."""
     hashed = java_string_hash(coordinator_key)

@@ -34,5 +34,8 @@ FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
 # A fetch session that was not used for so long may make room for a new one.
 FETCH_SESSION_EVICTION_MS: Final = 120_000
 
+# Groups and transactional ids whose partition is remembered: every heartbeat asks for it, and hashing walks the name.
+COORDINATOR_KEYS_REMEMBERED_MAX: Final = 4096
+
 # Threads that sync logs when a broker stops.
 SYNC_THREADS_MAX: Final = 16

@@ -15,7 +15,9 @@ from penstock.broker.node import Node
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
 from penstock.broker.topic_creation import create_topics
+from penstock.metadata.image import BrokerConfigChanged
 from penstock.metadata.topics import NewTopic, decide_deletion
+from penstock.protocol.definitions.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.protocol.error_codes import ErrorCode
 from tests.integration.broker.conversation import Topic
 from tests.integration.broker.group_conversation import (
@@ -125,3 +127,18 @@ def test_the_topic_of_groups_may_be_compressed(tmp_path: Path, codec: int) -> No
 
     asyncio.run(main(-1))
     asyncio.run(main(7))
+
+
+def test_a_heartbeat_is_answered_by_the_settings_of_the_moment(tmp_path: Path) -> None:
+    def scenario(groups: Groups) -> None:
+        def heartbeat(**first: Any) -> Any:
+            request = ConsumerGroupHeartbeatRequest(group_id="group", member_id="member", **first)
+            return groups.ask(request, version=1)
+
+        joined = heartbeat(rebalance_timeout_ms=1000, subscribed_topic_names=["topic"], topic_partitions=[])
+        assert joined.heartbeat_interval_ms == 5000
+        groups.node.commit([BrokerConfigChanged(None, {"group.consumer.heartbeat.interval.ms": "7000"})])
+        later = heartbeat(member_epoch=joined.member_epoch)
+        assert (later.error_code, later.heartbeat_interval_ms) == (ErrorCode.NONE, 7000)
+
+    run(tmp_path, scenario)

@@ -42,7 +42,8 @@ def handle(
         context.node.groups.consumers.heartbeat(heartbeat, context.api_version, reply)
     except BrokerError as error:
         return _refused(error)
-    return reply
+    # Where nothing had to be written the answer is there already, and need not wait in the connection's line.
+    return reply.response if reply.done else reply
 
 
 def _partitions(topics: list[RequestTopicPartitions] | None) -> frozenset[TopicPartition] | None:

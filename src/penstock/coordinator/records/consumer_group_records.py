@@ -175,13 +175,14 @@ def _current_value(current: CurrentAssignment) -> ConsumerGroupCurrentMemberAssi
 
 
 def _with_epochs(partitions: Mapping[TopicPartition, int]) -> list[CurrentTopicPartitions]:
+    topics: dict[bytes, tuple[list[int], list[int]]] = {}
+    for (topic_id, index), epoch in sorted(partitions.items()):
+        indexes, epochs = topics.setdefault(topic_id, ([], []))
+        indexes.append(index)
+        epochs.append(epoch)
     return [
-        CurrentTopicPartitions(
-            topic_id=topic_id,
-            partitions=list(indexes),
-            assignment_epochs=[partitions[TopicPartition(topic_id, index)] for index in indexes],
-        )
-        for topic_id, indexes in by_topic(partitions)
+        CurrentTopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=epochs)
+        for topic_id, (indexes, epochs) in topics.items()
     ]
 
 
