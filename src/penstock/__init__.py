@@ -1,4 +1,5 @@
-"""Penstock, a Kafka-compatible streaming platform. These names are its clients; each is imported when it is used."""
+"""Penstock, a Kafka-compatible streaming platform. These names are its clients and its pipelines; each is
+imported when it is used."""
 
 from __future__ import annotations
 
@@ -15,38 +16,56 @@ if TYPE_CHECKING:
     from penstock.client.producer import Producer
     from penstock.client.records import Record, RecordMetadata, TopicPartition
     from penstock.client.sqlite_store import SQLiteStore
+    from penstock.pipeline.api import Pipeline
+    from penstock.pipeline.endpoints import Console, Files, PythonSink, Table, Topic
+    from penstock.pipeline.spec_errors import InvalidPipeline
 
 __all__ = [
     "Admin",
+    "Console",
     "Consumer",
     "Deduplicated",
+    "Files",
     "HandlerError",
     "Hash",
+    "InvalidPipeline",
     "KafkaTransaction",
+    "Pipeline",
     "PostgresStore",
     "Producer",
+    "PythonSink",
     "Record",
     "RecordMetadata",
     "RoundRobin",
     "SQLiteStore",
+    "Table",
+    "Topic",
     "TopicPartition",
 ]
 
 _HOMES: Final = {
-    "Admin": "admin",
-    "Consumer": "consumer",
-    "Deduplicated": "deduplication",
-    "HandlerError": "delivery",
-    "Hash": "partitioners",
-    "KafkaTransaction": "kafka_transaction",
-    "PostgresStore": "postgres_store",
-    "Producer": "producer",
-    "Record": "records",
-    "RecordMetadata": "records",
-    "RoundRobin": "partitioners",
-    "SQLiteStore": "sqlite_store",
-    "TopicPartition": "records",
+    "Admin": "client.admin",
+    "Console": "pipeline.endpoints",
+    "Consumer": "client.consumer",
+    "Deduplicated": "client.deduplication",
+    "Files": "pipeline.endpoints",
+    "HandlerError": "client.delivery",
+    "Hash": "client.partitioners",
+    "InvalidPipeline": "pipeline.spec_errors",
+    "KafkaTransaction": "client.kafka_transaction",
+    "Pipeline": "pipeline.api",
+    "PostgresStore": "client.postgres_store",
+    "Producer": "client.producer",
+    "PythonSink": "pipeline.endpoints",
+    "Record": "client.records",
+    "RecordMetadata": "client.records",
+    "RoundRobin": "client.partitioners",
+    "SQLiteStore": "client.sqlite_store",
+    "Table": "pipeline.endpoints",
+    "Topic": "pipeline.endpoints",
+    "TopicPartition": "client.records",
 }
+_EXTRAS: Final = ("pydantic", "pyspark", "yaml")
 
 
 def __getattr__(name: str) -> Any:
@@ -55,7 +74,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'penstock' has no attribute '{name}'")
     from importlib import import_module
 
-    found = getattr(import_module(f"penstock.client.{home}"), name)
+    try:
+        found = getattr(import_module(f"penstock.{home}"), name)
+    except ModuleNotFoundError as missing:
+        if missing.name not in _EXTRAS:
+            raise
+        raise ImportError(f"penstock.{name} needs {missing.name}: pip install 'penstock[spark]'") from missing
     globals()[name] = found
     return found
 

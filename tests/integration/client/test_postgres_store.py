@@ -15,7 +15,7 @@ from penstock import Consumer, Deduplicated, HandlerError, PostgresStore, Produc
 from penstock.client.delivery import StoreSession
 from tests.conftest import optional_part_missing
 from tests.integration.client.conftest import NewTopic
-from tests.integration.client.postgres_server import postgres_server
+from tests.postgres_server import postgres_server
 from tests.unit.client.fake_consumer import FakeConsumer, record
 
 P0 = TopicPartition("t", 0)

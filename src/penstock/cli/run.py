@@ -1,0 +1,165 @@
+"""`penstock run FILE`: runs a pipeline until it is stopped, or with --once over what is there.
+
+Owns where it runs (the engine of `penstock up` if there is one, else a Spark of its own) and what is shown. What a
+pipeline does is `pipeline/job.py`'s matter.
+
+Invariants: a failure is one line on stderr and an exit code; with --json, stdout carries JSON lines and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from penstock.cli.command_error import CommandError, usage_error
+from penstock.cli.options import AsJson, BootstrapServer, examples
+from penstock.core.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from penstock.pipeline.run_settings import Event, RunSettings
+    from penstock.pipeline.spec_file import PipelineFile
+
+EPILOG: Final = (
+    examples(
+        "penstock run revenue.yaml                       until ctrl-C, which lets the batch finish",
+        "penstock run --once revenue.yaml                what is there now, then stop",
+        "penstock run --json revenue.yaml                events as JSON lines",
+        "penstock run --master spark://host:7077 --checkpoint hdfs:///cp/revenue revenue.yaml",
+    )
+    + "\n\n\b\nExit codes: 0 stopped as asked, 2 wrong usage, 3 broker unreachable, 4 no such topic,\n"
+    "20-30 the pipeline; docs/cli.md lists them."
+)
+_REQUIREMENT: Final = "pipelines need Spark: pip install 'penstock[spark]'"
+_EXTRAS: Final = ("pydantic", "yaml", "pyspark", "py4j", "pyarrow", "numba", "numpy")
+
+
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="A pipeline: .yaml, .yml or .py.")],
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Take what is there now, and stop.")] = False,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", metavar="URL", help="A Spark cluster. Without it: this machine, all cores."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", metavar="DIR", help="Where progress is kept, instead of where the pipeline says."),
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline file or program."""
+    try:
+        _run(file, once, master, checkpoint, bootstrap_server, as_json)
+    except ModuleNotFoundError as missing:
+        if missing.name in _EXTRAS:
+            raise CommandError(_REQUIREMENT, ExitCode.MISSING_REQUIREMENT) from missing
+        raise
+
+
+def _run(
+    file: Path, once: bool, master: str | None, checkpoint: str | None, bootstrap_server: str | None, as_json: bool
+) -> None:
+    from penstock.pipeline.failure import PipelineFailed
+    from penstock.pipeline.run_settings import RunSettings
+    from penstock.pipeline.spec_errors import InvalidPipeline
+
+    with _shown(as_json) as report:
+        settings = RunSettings(
+            bootstrap_servers=bootstrap_server, checkpoint=checkpoint, master=master, once=once, report=report
+        )
+        try:
+            if file.suffix == ".py":
+                _run_program(file, settings)
+            else:
+                _run_file(file, settings)
+        except InvalidPipeline as invalid:
+            for problem in invalid.problems:
+                print(problem, file=sys.stderr)
+            raise typer.Exit(invalid.exit_code) from None
+        except PipelineFailed as failure:
+            raise CommandError(str(failure), failure.exit_code) from failure
+
+
+@contextlib.contextmanager
+def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
+    from penstock.pipeline.live_view import LiveView, json_lines
+
+    if as_json:
+        yield json_lines(sys.stdout)
+        return
+    view = LiveView(sys.stderr, sys.stdout, interactive=sys.stderr.isatty())
+    try:
+        yield view
+    finally:
+        view.close()
+
+
+def _run_file(file: Path, settings: RunSettings) -> None:
+    from penstock.client.addresses import DEFAULT_DATA_DIR
+    from penstock.pipeline.engine_client import find_engine
+    from penstock.pipeline.hosting import can_be_hosted
+    from penstock.pipeline.spec_file import load_pipeline
+
+    pipeline = load_pipeline(file)
+    if settings.master is None and can_be_hosted(pipeline.spec) and find_engine(DEFAULT_DATA_DIR) is not None:
+        _run_in_engine(pipeline, settings)
+        return
+    from penstock.pipeline.api import PipelinePlan
+    from penstock.pipeline.job import check_brokers, open_session, run_pipeline
+
+    check_brokers(pipeline.spec, settings)
+    spark = open_session(pipeline.spec, settings)
+    _check_sql(pipeline, spark)
+    run_pipeline(PipelinePlan(pipeline.spec, pipeline.directory, session=spark), settings)
+
+
+def _check_sql(pipeline: PipelineFile, spark: Any) -> None:
+    """Before anything is connected to: a mistake is told with its place in the file."""
+    from penstock.pipeline.analysis import check_with_spark
+    from penstock.pipeline.spec_errors import InvalidPipeline
+
+    found = check_with_spark(pipeline.spec, spark, pipeline.origin, pipeline.directory)
+    if found.problems:
+        raise InvalidPipeline(found.problems, ExitCode.INVALID_SQL)
+
+
+def _run_in_engine(pipeline: PipelineFile, settings: RunSettings) -> None:
+    from penstock.client.addresses import DEFAULT_DATA_DIR
+    from penstock.pipeline.engine_client import run_in_engine
+    from penstock.pipeline.hosting import packed, packed_settings
+
+    reasons = ["the pipeline failed"]
+
+    def report(event: Event) -> None:
+        if event["event"] == "failed":
+            reasons.append(str(event["reason"]))
+        else:
+            settings.report(event)
+
+    outcome = run_in_engine(
+        DEFAULT_DATA_DIR, pipeline.spec.name, packed(pipeline.spec), packed_settings(settings), report
+    )
+    if outcome.exit_code:
+        raise CommandError(outcome.message or reasons[-1], ExitCode(outcome.exit_code))
+
+
+def _run_program(file: Path, settings: RunSettings) -> None:
+    from penstock.pipeline.run_settings import running_with
+
+    if not file.is_file():
+        raise usage_error(f"{file}: no such file")
+    sys.path.insert(0, str(file.resolve().parent))
+    with running_with(settings):
+        try:
+            runpy.run_path(os.fspath(file), run_name="__main__")
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise typer.Exit(end.code if isinstance(end.code, int) else ExitCode.FAILURE) from end

@@ -1,0 +1,209 @@
+"""Pipelines as Python programs: `p.read(...)`, DataFrames, `p.write(...)`, `p.run()`.
+
+Owns the way from calls to the model (`spec.py`) and to the plan that `job.py` runs. Everything is checked when it is
+said: a call with a mistake raises InvalidPipeline, whose one line names the caller's file and line. Spark starts with
+the first `read`.
+
+`penstock validate FILE.py` runs the program inside `checking`: sources are then empty, and `run` ends the program.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from penstock.pipeline.endpoints import Endpoint, PythonSink
+from penstock.pipeline.guarantee import refusals
+from penstock.pipeline.source_spec import AnySource, Source
+from penstock.pipeline.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
+from penstock.pipeline.spec_errors import InvalidPipeline, KeyPath, Problem, explain, key_text, may_be_shown
+from penstock.pipeline.spec_values import Guarantee
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SOURCE: Final[TypeAdapter[AnySource]] = TypeAdapter(Source)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePlan:
+    """What `job.run_pipeline` is given: the declaration and, from a program, what stands in for the transform."""
+
+    spec: PipelineSpec
+    # Where `module:function` is looked for first.
+    directory: Path
+    # The sources' DataFrames as they were handed out, and the one to write; None: `spec.transform` makes it.
+    result: DataFrame | None = None
+    session: SparkSession | None = None
+    # A sink that the program passed as an object; it needs no import.
+    function: Callable[..., Any] | None = None
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallOrigin:
+    """The line of a program that made a call."""
+
+    file: str
+    line: int
+
+    def problem(self, path: KeyPath, message: str) -> Problem:
+        return Problem(self.file, self.line, key_text(path), message)
+
+    def problem_in_text(self, path: KeyPath, message: str, line: int, position: int) -> Problem:
+        return self.problem(path, f"{message} (line {line}, position {position + 1} of the SQL)")
+
+    def shown(self, path: KeyPath, value: Any) -> str | None:
+        return str(value) if may_be_shown(path) else None
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a program declared before it was stopped."""
+
+    # Asked for the first time when something is read: a mistake before that needs no Spark.
+    open_session: Callable[[], SparkSession]
+    pipelines: list[Pipeline] = field(default_factory=list)
+
+
+class ProgramChecked(BaseException):
+    """Raised by `run` under `checking`. Not an Exception: a program's own `except` must not swallow it."""
+
+
+_checking: ContextVar[Checked | None] = ContextVar("checking", default=None)
+
+
+@contextmanager
+def checking(open_session: Callable[[], SparkSession]) -> Iterator[Checked]:
+    """Inside, pipelines are declared and not run."""
+    checked = Checked(open_session)
+    token = _checking.set(checked)
+    try:
+        yield checked
+    finally:
+        _checking.reset(token)
+
+
+class Pipeline:
+    """A pipeline that is built by calls. The keywords are the keys of a pipeline file."""
+
+    def __init__(self, name: str, *, guarantee: Guarantee = "at_least_once", **keys: Any) -> None:
+        self._origin = _caller()
+        try:
+            self._head = PipelineHead.model_validate({"name": name, "guarantee": guarantee, **keys})
+        except ValidationError as invalid:
+            raise InvalidPipeline(explain(invalid, self._origin, PipelineHead)) from None
+        self._sources: dict[str, AnySource] = {}
+        self._sink: Endpoint | None = None
+        self._result: DataFrame | None = None
+        self._session: SparkSession | None = None
+        checked = _checking.get()
+        if checked is not None:
+            checked.pipelines.append(self)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session in which this pipeline's DataFrames live; the first use starts it."""
+        if self._session is None:
+            checked = _checking.get()
+            if checked is not None:
+                self._session = checked.open_session().newSession()
+            else:
+                from penstock.pipeline.job import open_session
+
+                self._session = open_session(self._head)
+        return self._session
+
+    def read(self, source: Endpoint, name: str | None = None) -> DataFrame:
+        """A DataFrame of the source's rows, parsed and checked; SQL of `spark` knows it by `name`."""
+        origin = _caller()
+        if name is None:
+            name = SOLE_SOURCE if not self._sources else f"{SOLE_SOURCE}_{len(self._sources) + 1}"
+        if name in self._sources:
+            raise InvalidPipeline([origin.problem((name,), "a source of this name is read already; give another name")])
+        try:
+            model = _SOURCE.validate_python(source.keys)
+        except ValidationError as invalid:
+            raise InvalidPipeline(explain(invalid, origin)) from None
+        frame = self._open(name, model, origin)
+        self._sources[name] = model
+        frame.createOrReplaceTempView(name)
+        return frame
+
+    def write(self, rows: DataFrame, sink: Endpoint) -> None:
+        """Says where the rows go. A pipeline has one sink."""
+        self._origin = _caller()
+        if self._sink is not None:
+            raise InvalidPipeline(
+                [self._origin.problem(("sink",), "a pipeline writes to one sink; use another pipeline")]
+            )
+        if not self._sources:
+            raise InvalidPipeline([self._origin.problem(("source",), "nothing was read through this pipeline")])
+        self._sink, self._result = sink, rows
+        self.spec()
+
+    def spec(self) -> PipelineSpec:
+        """The declaration, checked. Raises InvalidPipeline."""
+        if self._sink is None:
+            raise InvalidPipeline([self._origin.problem(("sink",), "nothing is written: call write before run")])
+        spec = self._declared(self._sink)
+        problems = [self._origin.problem(refusal.path, refusal.reason) for refusal in refusals(spec)]
+        if problems:
+            raise InvalidPipeline(problems)
+        return spec
+
+    def plan(self, *, once: bool = False) -> PipelinePlan:
+        spec = self.spec()
+        function = self._sink.function if isinstance(self._sink, PythonSink) else None
+        directory = Path(self._origin.file).resolve().parent
+        return PipelinePlan(spec, directory, self._result, self._session, function, once)
+
+    @property
+    def origin(self) -> CallOrigin:
+        """The call that declared the sink, or the pipeline."""
+        return self._origin
+
+    def run(self, *, once: bool = False) -> None:
+        """Runs until it is stopped; with `once`, takes what is there and returns."""
+        plan = self.plan(once=once)
+        if _checking.get() is not None:
+            raise ProgramChecked
+        from penstock.pipeline.job import run_pipeline
+
+        run_pipeline(plan)
+
+    def _open(self, name: str, source: AnySource, origin: CallOrigin) -> DataFrame:
+        if _checking.get() is None:
+            from penstock.pipeline.job import read_source
+
+            return read_source(self.spark, self._head, name, source)
+        from penstock.pipeline.analysis import empty_rows
+
+        if source.columns is None:
+            message = "has no schema; a program can only be checked when its sources declare their columns"
+            raise InvalidPipeline([origin.problem((name, "schema"), message)])
+        return empty_rows(self.spark, source, source.columns)
+
+    def _declared(self, sink: Endpoint) -> PipelineSpec:
+        sole = list(self._sources) == [SOLE_SOURCE]
+        sources = {"source": self._sources[SOLE_SOURCE]} if sole else {"sources": self._sources}
+        head = {key: getattr(self._head, key) for key in self._head.model_fields_set}
+        try:
+            return PipelineSpec.model_validate({**head, **sources, "sink": sink.keys})
+        except ValidationError as invalid:
+            raise InvalidPipeline(explain(invalid, self._origin)) from None
+
+
+def _caller() -> CallOrigin:
+    """The innermost line outside this file."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return CallOrigin(frame.f_code.co_filename, frame.f_lineno)

@@ -1,0 +1,194 @@
+"""What is kept beside Spark's own files in a pipeline's checkpoint: whose it is, the columns that were inferred, and
+which batch was begun.
+
+Owns those files, in a directory `penstock` of the checkpoint. They are reached through Hadoop's file systems, as the
+checkpoint itself is, so that one on HDFS or S3 works as a local one does.
+
+Invariant: a file is either whole or not there; it is written under another name first.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.failure import PipelineFailed, judge
+from penstock.pipeline.source_spec import AnySource, FileSource, TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_DIRECTORY: Final = "penstock"
+_IDENTITY: Final = "identity.json"
+_BEGUN: Final = "begun.json"
+
+
+def fingerprint(sources: Mapping[str, AnySource]) -> dict[str, str]:
+    """What each stream reads. Spark keeps positions by the order of streams: a checkpoint fits only the same ones."""
+    return {name: _reads(source) for name, source in sources.items() if not source.static}
+
+
+def _reads(source: AnySource) -> str:
+    if isinstance(source, TopicSource):
+        chosen = source.topic_pattern if source.topic_pattern is not None else ",".join(sorted(source.topic or ()))
+        return f"{'pattern' if source.topic_pattern is not None else 'topic'} {chosen}"
+    assert isinstance(source, FileSource)  # a table is static
+    return f"files {source.files}"
+
+
+def streams_of(rows: DataFrame) -> list[str]:
+    """The streams of a query in the order of its plan, by which Spark tells their positions apart."""
+    leaves: Any = rows._jdf.queryExecution().analyzed().collectLeaves()
+    found: dict[str, None] = {}
+    for number in range(leaves.length()):
+        leaf = leaves.apply(number)
+        if not leaf.isStreaming():
+            continue
+        if leaf.getClass().getSimpleName() == "StreamingRelationV2":
+            options = leaf.extraOptions()
+            found[str(options.get("subscribe") or options.get("subscribePattern"))] = None
+        else:
+            found[str(leaf.dataSource().options().get("path").get())] = None
+    return list(found)
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """`location` is a path or URL as Spark takes it."""
+
+    spark: SparkSession
+    location: str
+
+    def claim(self, pipeline: str, sources: Mapping[str, AnySource], streams: list[str]) -> str:
+        """Makes the checkpoint this pipeline's, or raises when it is another's. Returns the id that it got at first.
+
+        `streams` are what the query reads, in the order in which its plan does.
+        """
+        checkpoint_id = self.check(pipeline, sources)
+        if checkpoint_id is None:
+            identity = {"pipeline": pipeline, "sources": fingerprint(sources), "streams": streams}
+            checkpoint_id = uuid.uuid4().hex
+            self.write(_IDENTITY, {**identity, "id": checkpoint_id})
+        stored = self.read(_IDENTITY) or {}
+        if stored.get("streams") != streams:
+            order = " then ".join(map(str, stored.get("streams") or ()))
+            raise self._mismatch(f"the SQL reads {' then '.join(streams)}, and read {order} when it was made")
+        return checkpoint_id
+
+    def check(self, pipeline: str, sources: Mapping[str, AnySource]) -> str | None:
+        """Raises when the checkpoint is another pipeline's. Returns its id; None if it is nobody's yet."""
+        wanted = {"pipeline": pipeline, "sources": fingerprint(sources)}
+        stored = self.read(_IDENTITY)
+        if stored is None:
+            if self.exists("offsets"):
+                raise self._mismatch("it holds the progress of a query that is not a pipeline")
+            return None
+        if stored.get("pipeline") != pipeline:
+            raise self._mismatch(f"it belongs to the pipeline '{stored.get('pipeline')}'")
+        if stored.get("sources") != wanted["sources"]:
+            raise self._mismatch(
+                f"it was made for {_shown(stored.get('sources'))}, not for {_shown(wanted['sources'])}"
+            )
+        return str(stored["id"])
+
+    def _mismatch(self, why: str) -> PipelineFailed:
+        return PipelineFailed(
+            f"the checkpoint {self.location} does not fit: {why}; name another directory with --checkpoint, or remove"
+            " this one to begin anew",
+            ExitCode.CHECKPOINT_MISMATCH,
+        )
+
+    def inferred_columns(self, source: str) -> str | None:
+        stored = self.read(f"columns-{source}.json")
+        return None if stored is None else json.dumps(stored)
+
+    def keep_columns(self, source: str, schema_json: str) -> None:
+        self.write(f"columns-{source}.json", json.loads(schema_json))
+
+    def last_begun(self) -> int:
+        """The last batch that an at_most_once sink has recorded; -1 before the first."""
+        stored = self.read(_BEGUN)
+        return -1 if stored is None else int(stored["batch"])
+
+    def begin(self, batch_id: int) -> None:
+        self.write(_BEGUN, {"batch": batch_id})
+
+    def exists(self, name: str) -> bool:
+        path = self._path(name)
+        return bool(self._file_system(path).exists(path))
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        return self.read_file(f"{_DIRECTORY}/{name}")
+
+    def read_file(self, name: str) -> dict[str, Any] | None:
+        path = self._path(name)
+        files = self._file_system(path)
+        if not files.exists(path):
+            return None
+        opened = files.open(path)
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(opened, "UTF-8")
+        finally:
+            opened.close()
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._mismatch(f"{name} in it cannot be read")
+        return found
+
+    def write(self, name: str, content: Mapping[str, Any]) -> None:
+        self.write_file(f"{_DIRECTORY}/{name}", content)
+
+    def write_file(self, name: str, content: Mapping[str, Any]) -> None:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+        directory, _, own_name = name.rpartition("/")
+        path, waiting = self._path(name), self._path(f"{directory}/.{own_name}.new")
+        files = self._file_system(path)
+        try:
+            opened = files.create(waiting, True)
+            try:
+                opened.write(bytearray(json.dumps(content, sort_keys=True).encode()))
+                opened.hsync()
+            finally:
+                opened.close()
+            context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(path.toUri(), self._configuration)
+            overwrite = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
+            options = self.spark.sparkContext._gateway.new_array(  # type: ignore[union-attr]
+                self._jvm.org.apache.hadoop.fs.Options.Rename, 1
+            )
+            options[0] = overwrite
+            context.rename(waiting, path, options)
+        except Py4JJavaError as failure:
+            found = judge(str(failure.java_exception))
+            if found.exit_code == ExitCode.DISK_FULL:
+                raise found.failure() from None
+            raise PipelineFailed(
+                f"the checkpoint {self.location} cannot be written: {found.line}", ExitCode.PIPELINE_FAILED
+            ) from None
+
+    @property
+    def _jvm(self) -> Any:
+        return self.spark._jvm
+
+    @property
+    def _configuration(self) -> Any:
+        return self.spark._jsparkSession.sessionState().newHadoopConf()
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}")
+
+    def _file_system(self, path: Any) -> Any:
+        return path.getFileSystem(self._configuration)
+
+
+def _shown(sources: Any) -> str:
+    if not isinstance(sources, dict) or not sources:
+        return "nothing"
+    return ", ".join(f"{name}: {reads}" for name, reads in sources.items())

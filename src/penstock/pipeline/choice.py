@@ -1,0 +1,41 @@
+"""Which kind of source, sink or step a mapping means, by the key that only this kind has.
+
+A misspelled key counts as the one that it resembles, so that the message is about the typo and not about the kind.
+Tags contain spaces: they are in the places that pydantic reports, and a key of a pipeline cannot be mistaken for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+# Every model that is reached by a tag; `spec_errors.py` finds the keys there through it.
+MODEL_OF_TAG: Final[dict[str, type[BaseModel]]] = {}
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    found = get_close_matches(word[:100].lower(), list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def choose_by_key(kinds: Mapping[str, tuple[str, type[BaseModel]]]) -> Callable[[Any], str | None]:
+    """`kinds`: a key, and the tag and model of the kind that it announces."""
+    MODEL_OF_TAG.update(kinds.values())
+    tag_of_model = {model: tag for tag, model in kinds.values()}
+
+    def choose(value: Any) -> str | None:
+        if isinstance(value, BaseModel):
+            return tag_of_model.get(type(value))
+        if not isinstance(value, Mapping):
+            return None
+        keys = [key for key in value if isinstance(key, str)]
+        for announcing, (tag, _model) in kinds.items():
+            if announcing in keys:
+                return tag
+        resembled = (nearest(key, kinds) for key in keys)
+        return next((kinds[key][0] for key in resembled if key is not None), None)
+
+    return choose

@@ -1,0 +1,70 @@
+"""A pipeline's progress as the offsets of a consumer group of its name, so that every tool for lag sees it.
+
+A mirror and no more: a pipeline goes on where its checkpoint says, and a mirror that fails fails nothing.
+
+Invariant: an offset is mirrored after the batch that ends there is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.client.errors import ClientError
+from penstock.client.wire import WIRE_SETTING_NAMES, CommittedOffset, TopicPartition, WireClient
+from penstock.core.errors import ProtocolError
+from penstock.pipeline.source_spec import TopicSource
+from penstock.protocol.error_codes import BrokerError
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_S: Final = 5.0
+
+
+class GroupMirror:
+    """`sources` with the client settings of their brokers; each topic is mirrored where it is."""
+
+    def __init__(self, group: str, sources: list[tuple[TopicSource, Mapping[str, str]]]) -> None:
+        self._group = group
+        self._sources = sources
+        self._clients: dict[str, WireClient] = {}
+        self._mirrored: dict[TopicPartition, int] = {}
+        self._complained = False
+
+    def commit(self, ends: Mapping[TopicPartition, int]) -> None:
+        news = {partition: end for partition, end in ends.items() if self._mirrored.get(partition) != end}
+        for source, settings in self._sources:
+            own = {
+                partition: CommittedOffset(end) for partition, end in news.items() if _reads(source, partition.topic)
+            }
+            if own and self._commit(settings, own):
+                self._mirrored |= {partition: news[partition] for partition in own}
+
+    def _commit(self, settings: Mapping[str, str], offsets: Mapping[TopicPartition, CommittedOffset]) -> bool:
+        try:
+            self._client(settings).offset_commit(self._group, offsets, timeout_s=_TIMEOUT_S)
+        except (ClientError, BrokerError, ProtocolError) as failure:
+            if not self._complained:
+                self._complained = True
+                logger.warning("the progress of '%s' is not mirrored to its consumer group: %s", self._group, failure)
+            return False
+        return True
+
+    def _client(self, settings: Mapping[str, str]) -> WireClient:
+        servers = settings["bootstrap.servers"]
+        if servers not in self._clients:
+            known = {name: value for name, value in settings.items() if name in WIRE_SETTING_NAMES}
+            self._clients[servers] = WireClient(known)
+        return self._clients[servers]
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+
+def _reads(source: TopicSource, topic: str) -> bool:
+    if source.topic_pattern is not None:
+        return re.fullmatch(source.topic_pattern, topic) is not None
+    return topic in (source.topic or ())

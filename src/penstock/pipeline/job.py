@@ -1,0 +1,296 @@
+"""A pipeline, put together and run: sources -> transform -> sink, under supervision.
+
+This is the one place where the parts meet. Owns the order of a start: what can be refused without Spark first, then the
+checkpoint's identity, then the query. `api.py`, the command and the engine all run pipelines through here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.brokers import Brokers, check_source
+from penstock.pipeline.checkpoint import Checkpoint, streams_of
+from penstock.pipeline.concealment import concealed, secrets_of
+from penstock.pipeline.dead_letters import joined
+from penstock.pipeline.failure import PipelineFailed, judge
+from penstock.pipeline.function_reference import FunctionMissing
+from penstock.pipeline.group_mirror import GroupMirror
+from penstock.pipeline.locations import checkpoint_of, located, located_source
+from penstock.pipeline.one_pass import in_one_pass
+from penstock.pipeline.output_mode import output_mode
+from penstock.pipeline.progress import BatchProgress
+from penstock.pipeline.run_settings import Event, RunSettings, current_settings
+from penstock.pipeline.sinks.start import SinkStart, prepared
+from penstock.pipeline.source_rows import OnBadRow, source_rows
+from penstock.pipeline.source_schema import source_schema
+from penstock.pipeline.source_spec import AnySource, TopicSource
+from penstock.pipeline.spark_messages import explain_sql, quiet_pyspark
+from penstock.pipeline.spec import PipelineHead, PipelineSpec
+from penstock.pipeline.supervisor import Supervisor, failure_text
+from penstock.pipeline.transform_chain import NotADataFrame, apply_transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.pipeline.api import PipelinePlan
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What was read in a session, for the run that follows."""
+
+    bad: dict[str, DataFrame] = field(default_factory=dict)
+    marked: dict[str, DataFrame] = field(default_factory=dict)
+
+
+_opened: WeakKeyDictionary[SparkSession, _Opened] = WeakKeyDictionary()
+
+
+def open_session(head: PipelineHead, settings: RunSettings | None = None) -> SparkSession:
+    """A session of the pipeline's own: of the engine that hosts it, or in a Spark that this starts."""
+    settings = settings or current_settings() or RunSettings()
+    conf = {name: _text(value) for name, value in head.spark.items()}
+    if settings.spark is not None:
+        session = settings.spark.newSession()
+        _set(session, conf)
+    else:
+        settings.report({"event": "starting", "pipeline": head.name})
+        # What is set when Spark starts, all of its sessions have.
+        session = _own_spark(head.name, settings.master, conf).newSession()
+    _opened[session] = _Opened()
+    # Spark looks for data sources in the session that is active in the thread, not in the one that is asked.
+    jvm: Any = session._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+    return session
+
+
+def _own_spark(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
+    from penstock.pipeline.java import JavaMissingError
+    from penstock.pipeline.jvm import JvmError
+    from penstock.pipeline.session import SparkSettings, start
+
+    settings = SparkSettings(name=name, master=master, log_level="OFF")
+    if not settings.is_local:
+        # A batch that loses a stage has to be run again as a whole, in a transaction of its own.
+        conf = {"spark.stage.maxConsecutiveAttempts": "1", **conf}
+    try:
+        return start(replace(settings, conf=conf))
+    except (JavaMissingError, JvmError) as missing:
+        raise PipelineFailed(str(missing), ExitCode.MISSING_REQUIREMENT) from missing
+
+
+def _set(session: SparkSession, conf: dict[str, str]) -> None:
+    from pyspark.errors import PySparkException
+
+    for name, value in conf.items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as refusal:
+            raise PipelineFailed(
+                f"spark.{name.removeprefix('spark.')}: cannot be set while Spark runs; stop `penstock up`, and the"
+                " pipeline starts a Spark of its own",
+                ExitCode.INVALID_PIPELINE,
+            ) from refusal
+
+
+def check_brokers(spec: PipelineSpec, settings: RunSettings) -> None:
+    """What can be refused before Spark is started: brokers that do not answer, and topics that are not there."""
+    brokers = Brokers(spec, settings.bootstrap_servers, settings.directory)
+    for name, source in spec.all_sources.items():
+        if isinstance(source, TopicSource):
+            check_source(name, source, brokers.of_source(source))
+
+
+def read_source(
+    spark: SparkSession, head: PipelineHead, name: str, source: AnySource, settings: RunSettings | None = None
+) -> DataFrame:
+    """The good rows of a source. Its dead letters, if any, are kept for `run_pipeline` of the same session."""
+    settings = settings or current_settings() or RunSettings()
+    source = located_source(source, settings.directory)
+    brokers = Brokers(head, settings.bootstrap_servers, settings.directory)
+    kafka: dict[str, str] = {}
+    if isinstance(source, TopicSource):
+        kafka = brokers.of_source(source)
+        if head.guarantee == "exactly_once":
+            kafka.setdefault("isolation.level", "read_committed")
+        check_source(name, source, kafka)
+    checkpoint = Checkpoint(spark, checkpoint_of(head, settings.directory, settings.checkpoint))
+    with _refusals_of_spark(f"source '{name}'"):
+        schema = source_schema(spark, checkpoint, name, source, kafka)
+        rows = source_rows(spark, name, source, schema, _on_bad_row(head), kafka)
+    opened = _opened.setdefault(spark, _Opened())
+    if rows.bad is not None:
+        opened.bad[name] = rows.bad
+    if rows.marked is not None:
+        opened.marked[name] = rows.marked
+    return rows.good
+
+
+def run_pipeline(plan: PipelinePlan, settings: RunSettings | None = None) -> None:
+    """Runs it until it ends or is stopped. Raises PipelineFailed, whose text is one line, when it cannot go on."""
+    given = settings or current_settings()
+    settings = given or RunSettings(report=_default_report())
+    if plan.once:
+        settings = replace(settings, once=True)
+    secrets = secrets_of(plan.spec)
+    report = settings.report
+
+    def report_concealed(event: Event) -> None:
+        report({**event, "reason": concealed(event["reason"], secrets)} if "reason" in event else event)
+
+    with _stopping_on_signals(settings.stop):
+        try:
+            _run(plan, replace(settings, report=report_concealed))
+        except PipelineFailed as failure:
+            raise PipelineFailed(concealed(str(failure), secrets), failure.exit_code) from None
+
+
+def _run(plan: PipelinePlan, settings: RunSettings) -> None:
+    begun = time.monotonic()
+    spec = located(plan.spec, settings.directory)
+    spark = plan.session if plan.session is not None else open_session(spec, settings)
+    run = uuid.uuid4().hex
+    brokers = Brokers(spec, settings.bootstrap_servers, settings.directory)
+    checkpoint = Checkpoint(spark, checkpoint_of(spec, settings.directory, settings.checkpoint))
+    checkpoint.check(spec.name, spec.all_sources)
+    rows, mode, passes = _result(plan, spec, spark, settings)
+    # Not before the sources were found: a start that fails has not made the checkpoint anybody's.
+    checkpoint_id = checkpoint.claim(spec.name, spec.all_sources, streams_of(rows))
+    with _refusals_of_spark("sink"):
+        start = prepared(
+            SinkStart(
+                spec=spec,
+                rows=rows,
+                mode=mode,
+                run=run,
+                brokers=brokers,
+                checkpoint=checkpoint,
+                checkpoint_id=checkpoint_id,
+                settings=settings,
+                directory=plan.directory,
+                function=plan.function,
+            )
+        )
+    mirror = GroupMirror(spec.name, _topics(spec, brokers))
+    supervisor = Supervisor(
+        spec.name,
+        start,
+        settings,
+        _mirrored(mirror),
+        ends_by_itself=isinstance(spec.trigger, str),
+        passes=passes,
+    )
+    settings.report(
+        {
+            "event": "started",
+            "pipeline": spec.name,
+            "guarantee": spec.guarantee,
+            "checkpoint": checkpoint.location,
+            "run": run,
+            "seconds": round(time.monotonic() - begun, 3),
+        }
+    )
+    try:
+        supervisor.run()
+    finally:
+        mirror.close()
+    settings.report({"event": "stopped", "pipeline": spec.name, "total": supervisor.tally.totals()})
+
+
+def _result(
+    plan: PipelinePlan, spec: PipelineSpec, spark: SparkSession, settings: RunSettings
+) -> tuple[DataFrame, str, int]:
+    """The rows to write with their dead letters, Spark's output mode for them, and how often sources are read."""
+    rows = plan.result
+    sources: dict[str, DataFrame] = {}
+    if rows is None:
+        sources = {name: read_source(spark, spec, name, source, settings) for name, source in spec.all_sources.items()}
+        try:
+            with _refusals_of_spark("transform"):
+                rows = apply_transform(spark, spec, sources, plan.directory)
+        except (FunctionMissing, NotADataFrame) as mistake:
+            raise PipelineFailed(f"transform: {mistake}", ExitCode.INVALID_PIPELINE) from mistake
+    with _refusals_of_spark("sink"):
+        mode = output_mode(spec, rows)
+        opened = _opened.get(spark, _Opened())
+        if not opened.bad:
+            return rows, mode, 1
+        if len(sources) == 1 and opened.marked:
+            [good], [marked] = sources.values(), opened.marked.values()
+            carried = in_one_pass(spark, spec, good, marked, plan.directory)
+            if carried is not None:
+                return carried, mode, 1
+        return joined(rows, list(opened.bad.values())), mode, 2
+
+
+def _on_bad_row(head: PipelineHead) -> OnBadRow:
+    return "dead_letters" if not isinstance(head.on_error, str) else head.on_error
+
+
+def _topics(spec: PipelineSpec, brokers: Brokers) -> list[tuple[TopicSource, Mapping[str, str]]]:
+    topics = [source for source in spec.all_sources.values() if isinstance(source, TopicSource)]
+    return [(source, brokers.of_source(source)) for source in topics]
+
+
+def _mirrored(mirror: GroupMirror) -> Any:
+    def on_batch(batch: BatchProgress) -> None:
+        mirror.commit(batch.ends)
+
+    return on_batch
+
+
+@contextlib.contextmanager
+def _refusals_of_spark(key: str) -> Iterator[None]:
+    """What Spark says of SQL, columns and settings before a query runs, as one line."""
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    try:
+        with quiet_pyspark():
+            yield
+    except (AnalysisException, ParseException) as refusal:
+        mistake = explain_sql(refusal)
+        place = f" (line {mistake.line}, position {mistake.position + 1} of the SQL)" if mistake.line else ""
+        raise PipelineFailed(f"{key}: {mistake.message}{place}", ExitCode.INVALID_SQL) from refusal
+    except PySparkException as refusal:
+        raise judge(failure_text(refusal)).failure() from refusal
+
+
+@contextlib.contextmanager
+def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
+    """The first ctrl-C or SIGTERM lets the batch finish; a second ctrl-C does not wait for it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _default_report() -> Any:
+    """For a program that is run by Python and not by our command."""
+    from penstock.pipeline.live_view import LiveView
+
+    return LiveView.for_a_program(sys.stderr)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

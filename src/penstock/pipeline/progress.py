@@ -1,0 +1,124 @@
+"""What a query reports of itself, in our terms: rows, lag, batch time, dead letters.
+
+Owns the reading of Spark's progress and the sums over a run. It must never know Spark: progress arrives as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.pipeline.dead_letters import METRIC as DEAD_LETTER_METRIC
+from penstock.pipeline.source_rows import DROPPED_METRIC_PREFIX
+from penstock.pipeline.topics.errors import TopicSourceError
+from penstock.pipeline.topics.offsets import Offsets, TopicPartition, by_topic, decode, lag
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One trigger of a query, which may have had nothing to do."""
+
+    batch_id: int
+    timestamp: str
+    rows: int
+    duration_ms: int
+    ends: Offsets
+    lag: Mapping[TopicPartition, int]
+    dead_letters: int
+    dropped: int
+    watermark: str | None
+
+    @classmethod
+    def from_json(cls, text: str, passes: int = 1) -> BatchProgress:
+        """`passes` is how often a row is read: a query with dead letters reads its sources twice."""
+        told = json.loads(text)
+        ends: dict[TopicPartition, int] = {}
+        lags: dict[TopicPartition, int] = {}
+        for source in told["sources"]:
+            source_ends = _offsets(source.get("endOffset"))
+            ends |= source_ends
+            lags |= lag(source_ends, _offsets(source.get("latestOffset")))
+        metrics = told.get("observedMetrics") or {}
+        return cls(
+            batch_id=int(told["batchId"]),
+            timestamp=str(told["timestamp"]),
+            rows=int(told["numInputRows"]) // passes,
+            duration_ms=int(told.get("batchDuration") or told["durationMs"].get("triggerExecution", 0)),
+            ends=ends,
+            lag=lags,
+            dead_letters=_metric(metrics, DEAD_LETTER_METRIC),
+            dropped=sum(_metric(metrics, name) for name in metrics if name.startswith(DROPPED_METRIC_PREFIX)),
+            watermark=(told.get("eventTime") or {}).get("watermark"),
+        )
+
+
+def _offsets(stored: Any) -> dict[TopicPartition, int]:
+    """Empty for sources that are not topics."""
+    if isinstance(stored, str):
+        try:
+            stored = json.loads(stored)
+        except ValueError:
+            return {}
+    if not isinstance(stored, dict):
+        return {}
+    try:
+        return dict(decode(stored).ends)
+    except TopicSourceError:
+        return {}
+
+
+def _metric(metrics: Mapping[str, Any], name: str) -> int:
+    found = metrics.get(name)
+    return int(found.get("rows") or 0) if isinstance(found, Mapping) else 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """The sums over a run, restarts included. A batch that is replayed counts once."""
+
+    rows: int = 0
+    dead_letters: int = 0
+    dropped: int = 0
+    batches: int = 0
+    last: BatchProgress | None = None
+    last_batch_id: int = -1
+
+    def add(self, batch: BatchProgress) -> bool:
+        """Whether it is news: a finished batch that was not seen before."""
+        self.last = batch
+        if batch.batch_id <= self.last_batch_id:
+            return False
+        self.last_batch_id = batch.batch_id
+        self.rows += batch.rows
+        self.dead_letters += batch.dead_letters
+        self.dropped += batch.dropped
+        self.batches += 1
+        return True
+
+    def event(self) -> dict[str, Any]:
+        batch = self.last
+        assert batch is not None
+        return {
+            "event": "progress",
+            "batch": batch.batch_id,
+            "rows": batch.rows,
+            "rows_per_second": round(batch.rows * 1000 / batch.duration_ms, 1) if batch.duration_ms else 0.0,
+            "batch_ms": batch.duration_ms,
+            "lag": sum(batch.lag.values()),
+            "lag_by_partition": by_topic(batch.lag),
+            "offsets": by_topic(batch.ends),
+            "dead_letters": batch.dead_letters,
+            "dropped": batch.dropped,
+            "watermark": batch.watermark,
+            "total": self.totals(),
+        }
+
+    def totals(self) -> dict[str, int]:
+        return {
+            "rows": self.rows,
+            "batches": self.batches,
+            "dead_letters": self.dead_letters,
+            "dropped": self.dropped,
+        }

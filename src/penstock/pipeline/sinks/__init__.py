@@ -1,0 +1,1 @@
+"""Where the rows of a pipeline go, other than topics: one sink per family of files."""

@@ -1,0 +1,50 @@
+"""Sinks that are given every micro-batch as a DataFrame: what they have in common.
+
+Owns the order inside a batch: an at_most_once sink records the batch before anything happens; dead letters are
+published before the good rows are written, so that no row is ever written whose batch has lost its dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.pipeline import crash_points
+from penstock.pipeline.checkpoint import Checkpoint
+from penstock.pipeline.dead_letters import DEAD_LETTER
+from penstock.pipeline.spec_values import Guarantee
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BatchFunction = Callable[["DataFrame", int], None]
+
+
+def guarded(
+    write: BatchFunction,
+    guarantee: Guarantee,
+    checkpoint: Checkpoint,
+    publish_dead_letters: BatchFunction | None,
+) -> BatchFunction:
+    """`write` with the guarantee's bookkeeping around it, for `foreachBatch`."""
+
+    def handle(rows: DataFrame, batch_id: int) -> None:
+        if guarantee == "at_most_once":
+            if batch_id <= checkpoint.last_begun():
+                return
+            checkpoint.begin(batch_id)
+        crash_points.reached("batch.before_write")
+        if publish_dead_letters is None:
+            write(rows, batch_id)
+        else:
+            # Both halves come from the same rows, which are read and parsed once.
+            kept = rows.persist()
+            try:
+                publish_dead_letters(kept.where(f"{DEAD_LETTER} IS NOT NULL"), batch_id)
+                crash_points.reached("batch.dead_letters_published")
+                write(kept.where(f"{DEAD_LETTER} IS NULL").drop(DEAD_LETTER), batch_id)
+            finally:
+                kept.unpersist()
+        crash_points.reached("batch.written")
+
+    return handle

@@ -1,0 +1,74 @@
+"""Publishes the dead letters of a micro-batch from the driver, for sinks that have no transaction to put them in.
+
+With exactly_once, one Kafka transaction holds the letters and the batch's id, as the offset of the group
+`<pipeline>.dead_letters`; a batch that is replayed finds its id there and publishes nothing. The id counts only with
+the checkpoint that gave it, which the offset's metadata names.
+
+With the other guarantees the letters are simply written, before the good rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from penstock.client.wire import CommittedOffset, TopicPartition, WireClient
+from penstock.pipeline.dead_letters import record_columns
+from penstock.pipeline.spec_values import Guarantee
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CHUNK_ROWS: Final = 10_000
+
+
+class DeadLetterPublication:
+    """`settings` are the client settings of the brokers; `checkpoint_id` is what the batch ids belong to."""
+
+    def __init__(
+        self, pipeline: str, topic: str, settings: Mapping[str, str], checkpoint_id: str, guarantee: Guarantee
+    ) -> None:
+        self._pipeline = pipeline
+        self._topic = topic
+        self._settings = dict(settings)
+        self._metadata = json.dumps({"checkpoint": checkpoint_id})
+        self._guarantee = guarantee
+        self._name = f"{pipeline}.dead_letters"
+        self._place = TopicPartition(topic, 0)
+
+    def __call__(self, letters: DataFrame, batch_id: int) -> None:
+        records = letters.select(*record_columns(self._pipeline, self._topic))
+        if self._guarantee != "exactly_once":
+            options = {f"kafka.{name}": value for name, value in self._settings.items()}
+            records.write.format("penstock").mode("append").options(**options).save()
+            return
+        rows = records.select("key", "value", "headers").toArrow()
+        if not rows.num_rows:
+            return
+        with WireClient(self._settings) as client:
+            self._publish_once(client, rows, batch_id)
+
+    def _publish_once(self, client: WireClient, rows: object, batch_id: int) -> None:
+        import pyarrow as pa
+
+        from penstock.protocol.column_encoding import ColumnEncoder
+        from penstock.protocol.partitioning import ColumnPartitioner
+
+        assert isinstance(rows, pa.Table)
+        # Fences an earlier run and ends its transaction, so that the offset read next is final.
+        producer = client.init_producer_id(self._name)
+        committed = client.offset_fetch(self._name, [self._place]).get(self._place)
+        if committed is not None and committed.metadata == self._metadata and committed.offset > batch_id:
+            return
+        partitions = len(client.metadata([self._topic]).topics[self._topic].partitions)
+        encoder = ColumnEncoder(ColumnPartitioner(partitions))
+        sender = client.sender(producer=producer, transactional_id=self._name)
+        for part in rows.combine_chunks().to_batches(max_chunksize=_CHUNK_ROWS):
+            for batch in encoder.encode(part, int(time.time() * 1000)):
+                sender.send(TopicPartition(self._topic, batch.partition), batch.content)
+        sender.flush()
+        offset = CommittedOffset(batch_id + 1, self._metadata)
+        client.txn_offset_commit(self._name, producer, self._name, {self._place: offset})
+        client.end_txn(self._name, producer, commit=True)

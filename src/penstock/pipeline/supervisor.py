@@ -1,0 +1,172 @@
+"""Keeps a query running: follows it, starts it again from its checkpoint, and says how it ended.
+
+Owns when a failed query is tried again and when the pipeline ends, and how a stop leaves whole batches behind. It must
+never know what the query does.
+
+A query is stopped between batches. Spark's own `stop` breaks off the batch that runs, which no guarantee forbids, but
+which at_least_once answers with repeats and at_most_once with loss; so this waits for the moment in which Spark asks
+its sources for news.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.failure import SPARK_HAS_ENDED, Judgement, PipelineFailed, judge
+from penstock.pipeline.progress import BatchProgress, Tally
+from penstock.pipeline.run_settings import Event, RunSettings
+from penstock.pipeline.spark_messages import explain_sql, quiet_pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ATTEMPTS_WITHOUT_PROGRESS: Final = 4
+_POLL_S: Final = 0.1
+FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 30.0
+_STOP_POLL_S: Final = 0.002
+_STOP_PATIENCE_S: Final = 120.0
+_HAS_WRITTEN: Final = '"addBatch"'  # among the durations of a batch that has run
+_BETWEEN_BATCHES: Final = ("Getting offsets from", "Waiting for", "No new data", "Initializing", "Stopped")
+
+
+class Supervisor:
+    """`start` starts the query from its checkpoint, as often as it is called."""
+
+    def __init__(
+        self,
+        name: str,
+        start: Callable[[], StreamingQuery],
+        settings: RunSettings,
+        on_batch: Callable[[BatchProgress], None],
+        *,
+        ends_by_itself: bool = False,
+        passes: int = 1,
+        first_pause_s: float = FIRST_PAUSE_S,
+    ) -> None:
+        self._name = name
+        self._start = start
+        self._settings = settings
+        self._on_batch = on_batch
+        self._passes = passes
+        self._first_pause_s = first_pause_s
+        self._ends_by_itself = ends_by_itself
+        self._fruitless = 0
+        self.tally = Tally()
+
+    def run(self) -> None:
+        """Returns when the query has ended by itself or was asked to. Raises PipelineFailed when it cannot go on."""
+        while not self._settings.stop.is_set():
+            judgement = self._run_once()
+            if judgement is None:
+                return
+            self._fruitless += 1
+            gives_up = self._fruitless >= ATTEMPTS_WITHOUT_PROGRESS and (
+                not judgement.until_it_does or self._settings.once
+            )
+            if not judgement.may_pass or gives_up:
+                raise judgement.failure()
+            pause_s = min(self._first_pause_s * 2 ** (self._fruitless - 1), _LONGEST_PAUSE_S)
+            self._report({"event": "restarting", "reason": judgement.line, "in_seconds": pause_s})
+            self._settings.stop.wait(pause_s)
+
+    def _run_once(self) -> Judgement | None:
+        """None: it ended well."""
+        from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+        from pyspark.errors import AnalysisException
+
+        with quiet_pyspark():
+            try:
+                query = self._start()
+                return self._follow(query)
+            except PipelineFailed:
+                raise
+            except AnalysisException as refusal:
+                raise PipelineFailed(explain_sql(refusal).message, ExitCode.INVALID_SQL) from refusal
+            except (Py4JNetworkError, ConnectionError):
+                raise PipelineFailed(SPARK_HAS_ENDED, ExitCode.ENGINE_LOST) from None
+            except Exception as failure:  # a start that fails is a failure as any other
+                return judge(failure_text(failure))
+
+    def _follow(self, query: StreamingQuery) -> Judgement | None:
+        while True:
+            ended = _ended(query, _POLL_S)
+            self._take_progress(query)
+            if ended is not None:
+                return ended.judgement or self._end_of_its_own()
+            if self._settings.stop.is_set():
+                finish_batch(query)
+                self._take_progress(query)
+                return None
+
+    def _end_of_its_own(self) -> Judgement | None:
+        """Only a run over what is there ends by itself. Spark stops a query when it is started again in the same Spark,
+        from the same checkpoint."""
+        if self._settings.once or self._settings.stop.is_set() or self._ends_by_itself:
+            return None
+        return Judgement("another run of this pipeline has taken over; this one stops", ExitCode.FENCED)
+
+    def _take_progress(self, query: StreamingQuery) -> None:
+        """Spark keeps the last hundred reports. Some are of batches that have nothing to do yet, and have not begun."""
+        last = query._jsq.lastProgress()
+        if last is None or last.batchId() <= self.tally.last_batch_id:
+            return
+        reports = [last] if last.batchId() == self.tally.last_batch_id + 1 else query._jsq.recentProgress()
+        for text in (str(report.json()) for report in reports):
+            if _HAS_WRITTEN not in text:
+                continue
+            batch = BatchProgress.from_json(text, self._passes)
+            if self.tally.add(batch):
+                self._fruitless = 0
+                self._on_batch(batch)
+                self._report(self.tally.event())
+
+    def _report(self, event: Event) -> None:
+        self._settings.report({**event, "pipeline": self._name})
+
+
+class _Ended:
+    def __init__(self, judgement: Judgement | None) -> None:
+        self.judgement = judgement
+
+
+def _ended(query: StreamingQuery, timeout_s: float) -> _Ended | None:
+    """None: it still runs."""
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        return _Ended(None) if query._jsq.awaitTermination(int(timeout_s * 1000)) else None
+    except StreamingQueryException as failure:
+        return _Ended(judge(failure_text(failure)))
+
+
+def failure_text(failure: BaseException) -> str:
+    """Everything that Spark says of a failure: its own message, and those of its causes."""
+    texts = [str(failure)]
+    cause: Any = getattr(failure, "_origin", None)
+    for _ in range(10):
+        if cause is None:
+            break
+        texts.append(str(cause.toString()))
+        cause = cause.getCause()
+    own: BaseException | None = failure.__cause__
+    while own is not None:
+        texts.append(f"{type(own).__module__}.{type(own).__qualname__}: {own}")
+        own = own.__cause__
+    if not texts[1:] and type(failure).__module__.startswith("penstock."):
+        texts = [f"{type(failure).__module__}.{type(failure).__qualname__}: {failure}"]
+    return "\n".join(texts)
+
+
+def finish_batch(query: StreamingQuery) -> None:
+    """Stops a query between two batches; breaks one off only when it takes too long."""
+    deadline = time.monotonic() + _STOP_PATIENCE_S
+    while query.isActive and time.monotonic() < deadline:
+        status = query.status
+        if not status["isTriggerActive"] or str(status["message"]).startswith(_BETWEEN_BATCHES):
+            break
+        time.sleep(_STOP_POLL_S)
+    query.stop()

@@ -1,0 +1,255 @@
+"""Rows of a DataFrame into record batches, and their way to the one task that writes a partition.
+
+Owns: which columns make a record, which topic a row goes to, how many partitions that topic has, and the arrangement
+that a transaction needs. One producer id is shared by all tasks of a transaction, and a broker counts a producer's
+records in each partition, so a partition has to be written by one task. `arranged` brings that about: it encodes where
+the rows are, and shuffles whole record batches, a few rows of a megabyte, to the tasks that own their partitions.
+Must never know: transactions.
+
+Invariant: rows that one task encodes for one partition keep their order.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock.client.errors import UnknownTopic
+from penstock.client.wire import WireClient
+from penstock.client.wire_retry import UNKNOWN_TOPIC_GRACE_S
+from penstock.pipeline.topics.errors import InvalidOption
+from penstock.pipeline.topics.shared_clients import shared_client
+from penstock.pipeline.topics.sink_columns import ARRANGED_SCHEMA, input_columns
+from penstock.pipeline.topics.sink_errors import TopicSinkError
+from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from penstock.protocol.column_encoding import ColumnEncoder
+
+# Rows are gathered up to here before they are encoded, so that record batches are large although Spark hands rows over
+# ten thousand at a time and a topic has many partitions.
+_GATHERED_BYTES: Final = 8 * 1024 * 1024
+_ROWS_BYTES: Final = 1024 * 1024
+_TOPIC_PAUSE_S: Final = 0.1
+
+
+class Chunk(NamedTuple):
+    """A record batch that belongs to no producer yet."""
+
+    topic: str
+    partition: int
+    records: int
+    content: memoryview
+
+
+class RowEncoder:
+    """Encodes the rows of one task. `partition_count` is asked once for each topic."""
+
+    def __init__(
+        self, options: SinkOptions, columns: list[str], partition_count: Callable[[str], int], first_turn: int
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._partition_count = partition_count
+        self._first_turn = first_turn
+        self._encoders: dict[str, ColumnEncoder] = {}
+
+    def encode(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+        for rows in _gathered(batches, self._columns):
+            for topic, rows_of_topic in self._by_topic(rows):
+                encoder = self._encoders.get(topic) or self._encoder(topic)
+                try:
+                    encoded = encoder.encode(rows_of_topic, time.time_ns() // 1_000_000)
+                    for partition, records, content in encoded:
+                        yield Chunk(topic, partition, records, content)
+                except ValueError as mistake:
+                    raise TopicSinkError(f"topic '{topic}': {mistake}") from mistake
+
+    def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        import pyarrow.compute as pc
+
+        if self._options.topic is not None:
+            yield self._options.topic, rows
+            return
+        topics = rows.column(rows.schema.get_field_index("topic")).dictionary_encode()
+        if topics.null_count:
+            raise TopicSinkError("null topic present in the data. Use the topic option for setting a topic.")
+        names = topics.dictionary.to_pylist()
+        for number, name in enumerate(names):
+            yield name, rows if len(names) == 1 else rows.filter(pc.equal(topics.indices, number))
+
+    def _encoder(self, topic: str) -> ColumnEncoder:
+        # numba and Arrow are loaded where rows are encoded, and nowhere else.
+        from penstock.protocol.column_encoding import BatchLimits, ColumnEncoder
+        from penstock.protocol.compression import Compression
+        from penstock.protocol.partitioning import ColumnPartitioner
+
+        options = self._options
+        encoder = self._encoders[topic] = ColumnEncoder(
+            ColumnPartitioner(
+                self._partition_count(topic), first_turn=self._first_turn, rows_per_turn=options.batch_rows
+            ),
+            compression=Compression[options.compression.upper()],
+            compression_level=options.compression_level,
+            limits=BatchLimits(options.batch_rows, options.batch_bytes),
+        )
+        return encoder
+
+
+class PartitionCounts:
+    """How many partitions topics have, asked anew in every batch of a query: partitions are added while it runs."""
+
+    def __init__(self) -> None:
+        self._batch: tuple[str, ...] = ()
+        self._known: dict[tuple[str, str], int] = {}
+
+    def of(self, options: SinkOptions, batch: tuple[str, ...], topic: str) -> int:
+        if batch != self._batch:
+            self._batch, self._known = batch, {}
+        where = (options.kafka["bootstrap.servers"], topic)
+        if where not in self._known:
+            self._known[where] = partition_count(shared_client(options.wire_settings), topic)
+        return self._known[where]
+
+
+def partition_count(client: WireClient, topic: str) -> int:
+    """As Kafka's producers do, this lets a broker create the topic if it is set up to."""
+    deadline = time.monotonic() + UNKNOWN_TOPIC_GRACE_S
+    while True:
+        found = client.metadata([topic], allow_auto_topic_creation=True).topics.get(topic)
+        if found is not None and found.partitions:
+            return len(found.partitions)
+        if time.monotonic() > deadline:
+            raise UnknownTopic(f"topic '{topic}' does not exist, and the broker does not create it")
+        time.sleep(_TOPIC_PAUSE_S)
+
+
+_partition_counts = PartitionCounts()
+
+
+def encoder_of_task(options: SinkOptions, columns: list[str]) -> RowEncoder:
+    """For the task that runs in this process."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    batch = (
+        context.getLocalProperty("sql.streaming.queryId") or "",
+        context.getLocalProperty("streaming.sql.batchId") or f"stage {context.stageId()}",
+    )
+    return RowEncoder(
+        options, columns, lambda topic: _partition_counts.of(options, batch, topic), context.partitionId()
+    )
+
+
+def arranged(frame: DataFrame, options: Mapping[str, str], *, writers: int | None = None) -> DataFrame:
+    """Record batches in place of rows, each in the task that owns its partition: write this, with the same options.
+
+    `writers` is the number of tasks that write; by default as many as run side by side, but no more than the topic has
+    partitions. The rows' topics may differ.
+    """
+    read = read_sink_options(options)
+    columns = input_columns(frame.schema, read.topic)
+    count = writers or _writer_count(frame, read)
+    _require_single_stage_attempts(frame)
+
+    def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _as_rows(encoder_of_task(read, columns).encode(batches), count)
+
+    encoded = frame.mapInArrow(encode, ARRANGED_SCHEMA)
+    return encoded.repartitionById(count, "writer")
+
+
+def chunks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+    """The chunks of an arranged DataFrame, as a task receives them."""
+    for batch in batches:
+        topics, partitions, records, contents = (batch.column(number) for number in range(4))
+        for row in range(batch.num_rows):
+            yield Chunk(
+                topics[row].as_py(),
+                partitions[row].as_py(),
+                records[row].as_py(),
+                memoryview(contents[row].as_buffer()),
+            )
+
+
+def _as_rows(chunks: Iterable[Chunk], writers: int) -> Iterator[pa.RecordBatch]:
+    """Small chunks share an Arrow batch: handing one over costs as much as copying a hundred kilobytes."""
+    together: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        together.append(chunk)
+        size += len(chunk.content)
+        if size >= _ROWS_BYTES:
+            yield _rows_of(together, writers)
+            together, size = [], 0
+    if together:
+        yield _rows_of(together, writers)
+
+
+def _rows_of(chunks: list[Chunk], writers: int) -> pa.RecordBatch:
+    import numpy as np
+    import pyarrow as pa
+
+    ends = np.cumsum([0, *(len(chunk.content) for chunk in chunks)], dtype=np.int32)
+    content = chunks[0].content if len(chunks) == 1 else b"".join(chunk.content for chunk in chunks)
+    arrays = [
+        pa.array([chunk.topic for chunk in chunks], pa.string()),
+        pa.array([chunk.partition for chunk in chunks], pa.int32()),
+        pa.array([chunk.records for chunk in chunks], pa.int32()),
+        pa.Array.from_buffers(pa.binary(), len(chunks), [None, pa.py_buffer(ends), pa.py_buffer(content)]),
+        pa.array([(zlib.crc32(chunk.topic.encode()) + chunk.partition) % writers for chunk in chunks], pa.int32()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=ARRANGED_SCHEMA.fieldNames())
+
+
+def _writer_count(frame: DataFrame, options: SinkOptions) -> int:
+    side_by_side = frame.sparkSession.sparkContext.defaultParallelism
+    if options.topic is None:
+        return side_by_side
+    with WireClient(options.wire_settings) as client:
+        return min(side_by_side, partition_count(client, options.topic))
+
+
+def _require_single_stage_attempts(frame: DataFrame) -> None:
+    """Python tasks are told the number of their own attempt, but not that of their stage's.
+
+    Where a stage is tried again on a cluster, tasks of both attempts may run, and could not know of each other.
+    """
+    conf = frame.sparkSession.sparkContext.getConf()
+    if conf.get("spark.master", "").startswith("local"):
+        return
+    if conf.get("spark.stage.maxConsecutiveAttempts", "4") != "1":
+        raise InvalidOption(
+            "set spark.stage.maxConsecutiveAttempts to 1 when Spark starts: a batch that loses a stage has to be run "
+            "again as a whole, in a transaction of its own"
+        )
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        gathered.append(batch.select(columns))
+        size += gathered[-1].nbytes
+        if size >= _GATHERED_BYTES:
+            yield from _joined(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield from _joined(gathered)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    if len(batches) == 1:
+        yield batches[0]
+    else:
+        yield from pa.Table.from_batches(batches).combine_chunks().to_batches()

@@ -1,0 +1,93 @@
+"""The process that Spark forks its Python workers from, with what they need already imported.
+
+Spark starts it in place of `pyspark.daemon` (`spark.python.daemon.module`). It imports the modules that a task would
+otherwise import one after the other in every new worker, and then becomes pyspark's own daemon, unchanged: sockets,
+signals, reuse and the killing of workers are pyspark's.
+
+Invariant: no thread runs when the daemon forks. A thread does not survive a fork, but a lock that it held does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import sys
+import traceback
+from typing import Final
+
+# Everything that a worker of a pipeline imports. Those of ours come last; a module that is not installed, or that does
+# not load, is left to the task that asks for it and gets the error where it belongs.
+PRELOADED: Final = (
+    "pyarrow",
+    "pyarrow.compute",
+    "numpy",
+    "pandas",
+    "pyspark.worker",
+    "pyspark.sql.datasource",
+    "pyspark.sql.datasource_internal",
+    "pyspark.sql.streaming.datasource",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pyspark.sql.worker.commit_data_source_write",
+    "pyspark.sql.conversion",
+    "pyspark.sql.pandas.serializers",
+    "pyspark.daemon",
+    "adbc_driver_postgresql.dbapi",
+    "adbc_driver_sqlite.dbapi",
+    "psycopg",
+    "penstock.client.wire",
+    "penstock.protocol.column_encoding",
+    "penstock.protocol.record_columns",
+    "penstock.pipeline.topics.batch_reader",
+    "penstock.pipeline.topics.row_schema",
+    "penstock.pipeline.topics.stream_reader",
+    "penstock.pipeline.topics.writer",
+    "penstock.pipeline.sinks.table_writer",
+    "pyspark_penstock",
+)
+
+
+def preload() -> None:
+    """Imports what workers need, and takes all of it out of the garbage collector's sight.
+
+    pyspark's daemon runs a full collection after every task. Over some hundred thousand objects of imported modules,
+    none of which can ever be garbage, that costs more than a small task does.
+    """
+    # numpy's linear algebra and Arrow's second allocator otherwise start threads when they are imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    for name in PRELOADED:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+class _Reports:
+    """Stands in for the module `traceback` in pyspark's daemon."""
+
+    @staticmethod
+    def print_exc() -> None:
+        # Spark hangs up on a task that it has killed, as it does whenever a query is stopped. It knows.
+        if not isinstance(sys.exception(), BrokenPipeError):
+            traceback.print_exc()
+
+    format_exc = staticmethod(traceback.format_exc)
+
+
+def main() -> None:
+    from pyspark import daemon
+
+    preload()
+    vars(daemon)["traceback"] = _Reports
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""One tuned Spark session and one broker for all pipeline tests of a run: it starts slowly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.pipeline import crash_points, java_archive
+from penstock.pipeline.java import JavaMissingError
+from penstock.testing import Broker
+from tests.conftest import optional_part_missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def crash_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where tests arm crash points for the Python processes of the session, which have it in their environment."""
+    directory = tmp_path_factory.mktemp("crash-points")
+    os.environ[crash_points.ENVIRONMENT_VARIABLE] = str(directory)
+    yield directory
+    del os.environ[crash_points.ENVIRONMENT_VARIABLE]
+
+
+@pytest.fixture(scope="session")
+def spark(crash_directory: Path) -> Iterator[SparkSession]:
+    """The session that pipelines get on one machine. Tests stop their own queries and take names of their own."""
+    from penstock.pipeline.session import end_jvm, start_session
+
+    # An archive that is there is used, but a test run leaves no process behind to make one.
+    os.environ.setdefault(java_archive.POLICY_VARIABLE, "use")
+    try:
+        session = start_session("penstock tests")
+    except JavaMissingError as missing:
+        optional_part_missing(str(missing))
+    yield session
+    session.stop()
+    end_jvm()
+
+
+@pytest.fixture(scope="session")
+def penstock(penstock_broker: Broker) -> Broker:
+    """The broker that all pipeline tests share: each takes topics of its own."""
+    return penstock_broker

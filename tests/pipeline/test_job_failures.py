@@ -1,0 +1,227 @@
+"""How pipelines end badly, and go on: one line, an exit code, and nothing lost for the next start."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.failure import PipelineFailed
+from penstock.testing import Broker
+from tests.conftest import RunningBroker
+from tests.pipeline.pipeline_runs import Pipelines, of_kind
+
+ROWS = "id BIGINT, word STRING"
+
+
+@pytest.fixture
+def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
+    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
+
+
+def copy(pipelines: Pipelines, source: str, sink: str, *, guarantee: str = "exactly_once", more: str = "") -> str:
+    return f"""
+        name: {pipelines.name("copy")}
+        guarantee: {guarantee}
+        source: {{topic: {source}, schema: "{ROWS}"}}
+        sink: {{topic: {sink}}}
+        {more}
+    """
+
+
+def row(number: int) -> dict[str, Any]:
+    return {"id": number, "word": f"w{number}"}
+
+
+def ids(pipelines: Pipelines, topic: str) -> list[int]:
+    return sorted(value["id"] for value in pipelines.values(topic))
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_bad_row_stops_the_pipeline_before_anything_of_its_batch_is_written(
+    pipelines: Pipelines, guarantee: str
+) -> None:
+    source, sink = pipelines.topic("source", partitions=2), pipelines.topic("sink")
+    pipelines.send(source, [row(1), row(2)])
+    pipelines.once(copy(pipelines, source, sink, guarantee=guarantee))
+    pipelines.send(source, [row(3), "nonsense", row(5)])
+    with pytest.raises(PipelineFailed) as failed:
+        pipelines.once(copy(pipelines, source, sink, guarantee=guarantee))
+    assert failed.value.exit_code == ExitCode.PIPELINE_FAILED
+    assert str(failed.value).startswith(
+        f"{source} partition 1 offset 1: the value does not parse as json of the declared columns; nothing of its"
+    )
+    assert ids(pipelines, sink) == [1, 2]
+    # The next start goes on where the last good commit was.
+    pipelines.once(copy(pipelines, source, sink, guarantee=guarantee, more="on_error: drop"))
+    assert ids(pipelines, sink) == [1, 2, 3, 5]
+
+
+def test_what_is_not_there_is_named(pipelines: Pipelines) -> None:
+    source = pipelines.topic("source")
+    with pytest.raises(PipelineFailed, match=f"topic '{source}s' does not exist; did you mean '{source}'?") as missing:
+        pipelines.once(copy(pipelines, source + "s", pipelines.name("sink")))
+    assert missing.value.exit_code == ExitCode.NOT_FOUND
+    with pytest.raises(PipelineFailed, match=r"transform: no column is called 'wrd' \(did you mean 'word'\?\)") as bad:
+        pipelines.once(copy(pipelines, source, pipelines.name("sink"), more="transform: SELECT wrd FROM source"))
+    assert bad.value.exit_code == ExitCode.INVALID_SQL
+    nobody = Pipelines(pipelines.spark, "127.0.0.1:1", pipelines.directory)
+    with pytest.raises(PipelineFailed, match="cannot reach a broker at 127") as unreachable:
+        nobody.once(copy(pipelines, source, pipelines.name("sink")))
+    assert unreachable.value.exit_code == ExitCode.UNREACHABLE
+
+
+def test_a_checkpoint_of_another_pipeline_is_refused(pipelines: Pipelines) -> None:
+    source, other, sink = pipelines.topic("source"), pipelines.topic("other"), pipelines.topic("sink")
+    pipelines.send(source, [row(1)])
+    pipelines.once(copy(pipelines, source, sink), checkpoint="shared")
+    renamed = copy(pipelines, source, sink).replace("name: copy", "name: else")
+    for yaml, why in (
+        (renamed, f"belongs to the pipeline '{pipelines.name('copy')}'"),
+        (copy(pipelines, other, sink), f"was made for source: topic {source}, not for source: topic {other}"),
+    ):
+        with pytest.raises(PipelineFailed, match=why) as refused:
+            pipelines.once(yaml, checkpoint="shared")
+        assert refused.value.exit_code == ExitCode.CHECKPOINT_MISMATCH
+        assert "--checkpoint" in str(refused.value)
+
+
+def test_a_table_that_somebody_changed_is_refused_and_nothing_is_lost(pipelines: Pipelines) -> None:
+    source = pipelines.topic("source", partitions=1)
+    stored = f"""
+        name: {pipelines.name("stored")}
+        guarantee: exactly_once
+        source: {{topic: {source}, schema: "{ROWS}"}}
+        sink: {{table: words, url: "sqlite:///words.db"}}
+    """
+    pipelines.send(source, [row(1)])
+    pipelines.once(stored)
+    database = sqlite3.connect(pipelines.directory / "words.db")
+    database.execute("ALTER TABLE words RENAME COLUMN word TO term")
+    pipelines.send(source, [row(2)])
+    with pytest.raises(PipelineFailed, match="word") as refused:
+        pipelines.once(stored)
+    assert refused.value.exit_code == ExitCode.SINK_REFUSED
+    database.execute("ALTER TABLE words RENAME COLUMN term TO word")
+    pipelines.once(stored)
+    assert database.execute("SELECT id, word FROM words ORDER BY id").fetchall() == [(1, "w1"), (2, "w2")]
+    database.close()
+
+
+def test_files_of_another_checkpoint_are_refused(pipelines: Pipelines) -> None:
+    source = pipelines.topic("source", partitions=1)
+    stored = f"""
+        name: {pipelines.name("stored")}
+        guarantee: exactly_once
+        source: {{topic: {source}, schema: "{ROWS}"}}
+        sink: {{files: words}}
+    """
+    pipelines.send(source, [row(1)])
+    pipelines.once(stored)
+    # Spark's own sink would take batch 0 of the new checkpoint for the one that it has, and drop it silently.
+    for yaml in (stored, stored.replace("exactly_once", "at_least_once")):
+        with pytest.raises(PipelineFailed, match="write to another directory") as refused:
+            pipelines.once(yaml, checkpoint="anew")
+        assert refused.value.exit_code == ExitCode.SINK_REFUSED
+
+
+def test_a_topic_deleted_while_it_is_read_ends_the_pipeline(pipelines: Pipelines) -> None:
+    source, sink = pipelines.topic("source", partitions=1), pipelines.topic("sink")
+    pipelines.send(source, [row(1)])
+    with pipelines.start(copy(pipelines, source, sink)) as running:
+        running.wait_until(lambda: bool(of_kind(running.events, "progress")))
+        pipelines.admin.delete_topics([source])[source].result()
+        failure = running.wait_for_end()
+    assert failure is not None
+    assert failure.exit_code == ExitCode.SOURCE_LOST
+    assert source in str(failure)
+
+
+def test_a_second_run_of_a_pipeline_takes_over(pipelines: Pipelines) -> None:
+    source, sink = pipelines.topic("source", partitions=1), pipelines.topic("sink")
+    pipelines.send(source, [row(1)])
+    with pipelines.start(copy(pipelines, source, sink)) as first:
+        first.wait_until(lambda: bool(of_kind(first.events, "progress")))
+        pipelines.once(copy(pipelines, source, sink))
+        pipelines.send(source, [row(2)])
+        failure = first.wait_for_end()
+    assert failure is not None
+    assert failure.exit_code == ExitCode.FENCED
+    pipelines.once(copy(pipelines, source, sink))
+    assert ids(pipelines, sink) == [1, 2]
+
+
+def test_a_broker_that_goes_away_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    with Broker() as broker:
+        pipelines = Pipelines(spark, broker.bootstrap_servers, tmp_path)
+        source, sink = pipelines.topic("source", partitions=1), pipelines.topic("sink")
+        settings = "options: {kafka.default.api.timeout.ms: 2000, kafka.request.timeout.ms: 1000}"
+        yaml = copy(pipelines, source, sink).replace("schema:", f"{settings}, schema:")
+        pipelines.send(source, [row(1)])
+        with pipelines.start(yaml) as running:
+            running.wait_until(lambda: bool(of_kind(running.events, "progress")))
+            broker.stop()
+            running.wait_until(lambda: bool(of_kind(running.events, "restarting")))
+            broker.start()
+            pipelines.send(source, [row(2)])
+            running.wait_until(lambda: len(of_kind(running.events, "progress")) > 1)
+        assert running.failure is None
+        assert ids(pipelines, sink) == [1, 2]
+
+
+def test_a_stop_finishes_the_batch(pipelines: Pipelines) -> None:
+    source, sink = pipelines.topic("source", partitions=1), pipelines.topic("sink")
+    pipelines.send(source, [row(number) for number in range(50)])
+    with pipelines.start(copy(pipelines, source, sink, guarantee="at_least_once")) as running:
+        running.wait_until(lambda: bool(of_kind(running.events, "started")))
+        pipelines.send(source, [row(number) for number in range(50, 100)])
+        time.sleep(1)
+    assert running.failure is None
+    assert running.events[-1]["event"] == "stopped"
+    pipelines.once(copy(pipelines, source, sink, guarantee="at_least_once"))
+    # at_least_once may repeat after a crash; a stop is none.
+    assert ids(pipelines, sink) == list(range(100))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 200 kB, of which little is left."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a small disk can only be mounted by root")
+    yield disk
+    # Lazily: Spark keeps files of a state open for a while after its query.
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("kilobytes_left", [4, 40])
+def test_a_full_disk_under_the_checkpoint_is_told_and_goes_on_with_room(
+    pipelines: Pipelines, small_disk: Path, kilobytes_left: int
+) -> None:
+    source, sink = pipelines.topic("source", partitions=1), pipelines.topic("sink")
+    filling = small_disk / "filling"
+    filling.write_bytes(bytes(1024 * (200 - kilobytes_left)))
+    pipelines.send(source, [row(1), row(1), row(2)])
+    counted = copy(pipelines, source, sink, more="output_mode: update").replace(
+        "sink:", "transform: SELECT id, count(*) AS word FROM source GROUP BY id\n        sink:"
+    )
+    with pytest.raises(PipelineFailed, match="no space is left on the disk") as full:
+        pipelines.once(counted, checkpoint=str(small_disk / "checkpoint"))
+    assert full.value.exit_code == ExitCode.DISK_FULL
+    filling.unlink()
+    pipelines.once(counted, checkpoint=str(small_disk / "checkpoint"))
+    assert sorted(pipelines.values(sink), key=lambda value: value["id"]) == [
+        {"id": 1, "word": 2},
+        {"id": 2, "word": 1},
+    ]

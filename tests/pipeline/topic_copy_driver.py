@@ -1,0 +1,164 @@
+"""A driver that copies a topic exactly once, or as often as it is told to: for tests that kill it.
+
+    python -m tests.pipeline.topic_copy_driver '{"servers": ..., "source": ..., "target": ..., "checkpoint": ...}'
+
+It prints its process id and that of its JVM as a line of JSON, waits for a line on stdin, so that whoever started it
+can arm crash points with those ids, and copies until it has caught up. A query that fails is started again, as a
+supervisor does. Exit codes: 0 caught up, 27 fenced, 30 failed for good.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from penstock.core.exit_codes import ExitCode
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_RESTARTS_MAX: Final = 20
+
+
+@dataclass(frozen=True)
+class CopyJob:
+    servers: str
+    source: str
+    target: str
+    checkpoint: str
+    guarantee: str = "exactly_once"
+    name: str = "copy"
+    arranged: bool = True
+    batch_records: int = 100
+    slowness_s: float = 0.0
+    """How long each task takes at least, for tests that need a batch to last."""
+    sink_options: Mapping[str, str] = field(default_factory=dict)
+
+
+class CopyDriver:
+    """A driver as a process. `begin` lets it start its query; until then it only has its session."""
+
+    def __init__(self, job: CopyJob, crash_directory: Path, log: Path) -> None:
+        environment = os.environ | {"PENSTOCK_CRASH_POINTS": str(crash_directory), "PENSTOCK_JAVA_ARCHIVE": "use"}
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.pipeline.topic_copy_driver", json.dumps(asdict(job))],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+            )
+        self._log = log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def await_session(self) -> tuple[int, int]:
+        """The ids of the driver's process and of its JVM."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the driver did not start: {self._log.read_text()[-2000:]}"
+        pids = json.loads(line)
+        return int(pids["driver"]), int(pids["jvm"])
+
+    def begin(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"begin\n")
+        self._process.stdin.flush()
+
+    def wait(self, timeout_s: float) -> int:
+        return self._process.wait(timeout_s)
+
+
+def main() -> ExitCode:
+    from penstock.pipeline import session
+    from penstock.pipeline.topics.sink_errors import BatchInterrupted, Fenced, kind_of
+    from penstock.pipeline.topics.transaction import claim_ownership
+
+    job = CopyJob(**json.loads(sys.argv[1]))
+    spark = session.start_session(job.name)
+    assert session._running is not None
+    print(json.dumps({"driver": os.getpid(), "jvm": session._running.jvm.process.pid}), flush=True)
+    sys.stdin.readline()
+    options = sink_options(job)
+    if job.guarantee != "at_least_once":
+        claim_ownership(options)
+    code = ExitCode.PIPELINE_FAILED
+    for _ in range(_RESTARTS_MAX):
+        try:
+            start_query(spark, job, options).awaitTermination()
+            code = ExitCode.OK
+            break
+        except Exception as failure:
+            text = str(failure)
+            kind = kind_of(text)
+            print("failed:", kind.__name__ if kind else text, file=sys.stderr, flush=True)
+            if kind is Fenced:
+                code = ExitCode.FENCED
+                break
+            if kind is not BatchInterrupted and "no broker answered" not in text:
+                break
+    spark.stop()
+    return code
+
+
+def sink_options(job: CopyJob) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": job.servers,
+        "topic": job.target,
+        "guarantee": job.guarantee,
+        "transactionalId": job.name,
+        "run": uuid.uuid4().hex,
+        "batchRows": "10",  # several record batches for each partition, so that some are sent before others
+        **job.sink_options,
+    }
+
+
+def start_query(spark: Any, job: CopyJob, options: Mapping[str, str]) -> Any:
+    from penstock.pipeline.topics.row_encoding import arranged
+
+    rows = (
+        spark.readStream.format("penstock")
+        .option("kafka.bootstrap.servers", job.servers)
+        .option("subscribe", job.source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(job.batch_records))
+        .load()
+        .select("key", "value")
+    )
+    if job.slowness_s:
+        rows = rows.mapInArrow(_slowly(job.slowness_s), rows.schema)
+    written = arranged(rows, options) if job.arranged else rows
+    writer = written.writeStream.format("penstock").options(**options)
+    return writer.option("checkpointLocation", job.checkpoint).trigger(availableNow=True).start()
+
+
+def _slowly(seconds: float) -> Any:
+    def delayed(batches: Any) -> Any:
+        import time
+
+        time.sleep(seconds)
+        yield from batches
+
+    return delayed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
