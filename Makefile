@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-waiting check format bench fuzz crash transactions zombies definitions compatibility lock clean
+.PHONY: help demo test test-waiting pipeline-kills scale check format bench fuzz crash transactions zombies definitions compatibility lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,10 +25,16 @@ demo: $(STAMP) ## start a broker, create a topic, produce, consume, stop
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## the test suite (PENSTOCK_REQUIRE_ALL=1: an optional server that is missing is a failure)
-	@$(BIN)/python -m pytest -m "not waiting" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not waiting and not kills and not scale" $(PYTEST_ARGS)
 
 test-waiting: $(STAMP) ## the tests that mostly wait: groups that rebalance under a running consumer
 	@$(BIN)/python -m pytest -m waiting $(PYTEST_ARGS)
+
+pipeline-kills: $(STAMP) ## drivers of pipelines killed with -9 at every step of a commit
+	@$(BIN)/python -m pytest -m kills $(PYTEST_ARGS)
+
+scale: $(STAMP) ## pipelines on Apache Kafka and a Spark cluster; our source beside Spark's own connector
+	@$(BIN)/python -m pytest tests/scale -m scale $(PYTEST_ARGS)
 
 check: $(STAMP) ## formatting, lint, types, import directions, derived files
 	@$(BIN)/ruff format --check src tests tools examples

@@ -70,7 +70,7 @@ def require_exactly_once(job: TableJob) -> None:
     )
 
 
-@pytest.mark.long
+@pytest.mark.kills
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])

@@ -63,7 +63,7 @@ def copied(job: CopyJob) -> Counter[bytes | None]:
 EXPECTED = Counter(b"%d" % number for number in range(RECORDS))
 
 
-@pytest.mark.long
+@pytest.mark.kills
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("is_arranged", [False, True])
 def test_exactly_once_survives_a_kill_at_every_step(
@@ -77,7 +77,7 @@ def test_exactly_once_survives_a_kill_at_every_step(
     assert copied(job) == EXPECTED
 
 
-@pytest.mark.long
+@pytest.mark.kills
 @pytest.mark.timeout(300)
 def test_at_least_once_repeats_and_loses_nothing(broker_under_test: RunningBroker, tmp_path: Path) -> None:
     job = copy_job(broker_under_test, tmp_path, guarantee="at_least_once")
@@ -87,7 +87,7 @@ def test_at_least_once_repeats_and_loses_nothing(broker_under_test: RunningBroke
     assert found > EXPECTED
 
 
-@pytest.mark.long
+@pytest.mark.kills
 @pytest.mark.timeout(300)
 def test_at_most_once_loses_and_repeats_nothing(broker_under_test: RunningBroker, tmp_path: Path) -> None:
     job = copy_job(broker_under_test, tmp_path, guarantee="at_most_once")
@@ -97,7 +97,7 @@ def test_at_most_once_loses_and_repeats_nothing(broker_under_test: RunningBroker
     assert found < EXPECTED
 
 
-@pytest.mark.long
+@pytest.mark.kills
 @pytest.mark.timeout(300)
 def test_the_first_of_two_drivers_is_fenced(broker_under_test: RunningBroker, tmp_path: Path) -> None:
     """Each has a copy of the checkpoint, as if two machines ran the pipeline; together they copy every record once."""

@@ -14,6 +14,11 @@ from penstock.bench.measurements.log_growth import LogGrowth
 from penstock.bench.measurements.many_partitions import ManyPartitions
 from penstock.bench.measurements.one_at_a_time import OneAtATime
 from penstock.bench.measurements.resident_memory import ResidentMemory
+from penstock.bench.measurements.spark_copy import SparkCopy
+from penstock.bench.measurements.spark_growth import SparkGrowth
+from penstock.bench.measurements.spark_latency import SparkLatency
+from penstock.bench.measurements.spark_read import SparkRead
+from penstock.bench.measurements.spark_start import SparkStart
 from penstock.bench.measurements.throughput import Throughput
 from penstock.bench.measurements.transactional_produce import TransactionalProduce
 from penstock.bench.sizes import GB, Sizes
@@ -27,7 +32,14 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
     "growth": LogGrowth,
     "transactions": TransactionalProduce,
     "groups": GroupSettling,
+    "spark-read": SparkRead,
+    "spark-copy": SparkCopy,
+    "spark-latency": SparkLatency,
+    "spark-start": SparkStart,
+    "spark-growth": SparkGrowth,
 }
+# Compared are not brokers but engines, on the same broker.
+OF_ENGINES: Final = frozenset({"spark-read", "spark-copy", "spark-latency", "spark-start", "spark-growth"})
 
 # What must stay free beside a measurement's own data: a full disk harms more than a missing row.
 _RESERVE_BYTES: Final = 2 * GB

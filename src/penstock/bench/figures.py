@@ -7,6 +7,7 @@ from penstock.bench.spread import Spread
 
 _SCALES = {
     Unit.MESSAGES_PER_SECOND: ((1e6, "M/s"), (1e3, "k/s"), (1.0, "/s")),
+    Unit.ROWS_PER_SECOND: ((1e6, "M/s"), (1e3, "k/s"), (1.0, "/s")),
     Unit.TRANSACTIONS_PER_SECOND: ((1e3, "k/s"), (1.0, "/s")),
     Unit.BYTES: ((1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")),
     Unit.BYTES_PER_SECOND: ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s"), (1.0, "B/s")),

@@ -9,11 +9,12 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from penstock.bench.measurement import Measurement
     from penstock.bench.peers import Field
     from penstock.bench.results import Results
 
@@ -28,7 +29,14 @@ _MEASUREMENT_NAMES: Final = (
     "growth",
     "transactions",
     "groups",
+    "spark-read",
+    "spark-copy",
+    "spark-latency",
+    "spark-start",
+    "spark-growth",
 )
+# One word for several.
+_FAMILIES: Final = {"spark": tuple(name for name in _MEASUREMENT_NAMES if name.startswith("spark-"))}
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -39,17 +47,17 @@ EXIT_INTERRUPTED: Final = 130
 def arguments_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="penstock bench",
-        description="Measures this broker beside Apache Kafka on this machine, with the same client in the same run.",
+        description="Measures this broker beside Apache Kafka, and our Spark source and sink beside Spark's own, "
+        "on this machine, each pair in the same run.",
     )
-    parser.add_argument(
-        "--only", nargs="+", choices=_MEASUREMENT_NAMES, metavar="NAME", help=f"only {', '.join(_MEASUREMENT_NAMES)}"
-    )
+    names = (*_MEASUREMENT_NAMES, *_FAMILIES)
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"only {', '.join(names)}")
     parser.add_argument(
         "--rounds", type=_positive, default=DEFAULT_ROUNDS, help=f"counted rounds (default {DEFAULT_ROUNDS})"
     )
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything work? Not for comparing")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--alone", action="store_true", help="measure this broker without Apache Kafka")
+    parser.add_argument("--alone", action="store_true", help="measure ours without Apache Kafka or stock Spark")
     parser.add_argument(
         "--output", type=Path, default=DEFAULT_OUTPUT, help=f"where results and plots go (default {DEFAULT_OUTPUT})"
     )
@@ -83,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from penstock.bench import catalogue, machine, peers, runner
+    from penstock.bench import catalogue, machine, runner
     from penstock.bench.progress import ConsoleProgress
     from penstock.bench.results import Results
     from penstock.bench.sizes import FULL, QUICK
@@ -95,34 +103,37 @@ def _run(options: argparse.Namespace) -> int:
         directory.mkdir(parents=True, exist_ok=True)
     machine.raise_open_file_limit()
 
-    if not options.alone:
-        errors.print("looking for Apache Kafka (the first time, Maven fetches its jars)", highlight=False)
-    field = peers.assemble(with_apache_kafka=not options.alone)
-    free_bytes = shutil.disk_usage(data_parent).free
     sizes = QUICK if options.quick else FULL
-    plan = catalogue.plan(options.only or _MEASUREMENT_NAMES, sizes, free_bytes)
+    free_bytes = shutil.disk_usage(data_parent).free
+    plan = catalogue.plan(_asked_for(options.only), sizes, free_bytes)
+    matches = _matches(plan.measurements, options.alone, lambda text: errors.print(text, highlight=False))
     small_plan = {name: build(QUICK) for name, build in catalogue.CATALOGUE.items()}
     results = Results(
         rounds=options.rounds,
         quick=options.quick,
-        contestants={contestant.name: contestant.title for contestant in reversed(field.contestants)},
+        contestants={each.name: each.title for field, _ in matches for each in reversed(field.contestants)},
         machine=machine.describe(),
         sizes=dataclasses.asdict(plan.sizes),
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        notes=[*_absence_notes(field), *plan.notes, *(["quick sizes: verdicts say little"] if options.quick else [])],
+        notes=[
+            *(note for field, _ in matches for note in _absence_notes(field)),
+            *plan.notes,
+            *(["quick sizes: verdicts say little"] if options.quick else []),
+        ],
     )
     interrupted = False
-    step_count = len(plan.measurements) * (options.rounds + 1) * len(field.contestants)
+    step_count = sum(len(chosen) * (options.rounds + 1) * len(field.contestants) for field, chosen in matches)
     try:
         with ConsoleProgress(errors, step_count) as progress:
-            runner.run(
-                measurements=plan.measurements,
-                warm_up=small_plan.__getitem__,
-                contestants=field.contestants,
-                results=results,
-                data_parent=data_parent,
-                progress=progress,
-            )
+            for field, chosen in matches:
+                runner.run(
+                    measurements=chosen,
+                    warm_up=small_plan.__getitem__,
+                    contestants=field.contestants,
+                    results=results,
+                    data_parent=data_parent,
+                    progress=progress,
+                )
     except KeyboardInterrupt:
         interrupted = True
         results.notes.append("interrupted: only whole rounds are counted")
@@ -130,6 +141,31 @@ def _run(options: argparse.Namespace) -> int:
     if interrupted:
         return EXIT_INTERRUPTED
     return EXIT_FAILED if results.failures else EXIT_DONE
+
+
+def _asked_for(only: Sequence[str] | None) -> list[str]:
+    """Every name that stands for itself, families spelled out."""
+    return [name for asked in only or _MEASUREMENT_NAMES for name in _FAMILIES.get(asked, (asked,))]
+
+
+def _matches(
+    measurements: Sequence[Measurement], alone: bool, tell: Callable[[str], None]
+) -> list[tuple[Field, list[Measurement]]]:
+    """Who is compared in which measurements: brokers in some, engines on one broker in the others."""
+    from penstock.bench import peers
+    from penstock.bench.catalogue import OF_ENGINES
+
+    matches: list[tuple[Field, list[Measurement]]] = []
+    of_brokers = [each for each in measurements if each.name not in OF_ENGINES]
+    of_engines = [each for each in measurements if each.name in OF_ENGINES]
+    if of_brokers:
+        if not alone:
+            tell("looking for Apache Kafka (the first time, Maven fetches its jars)")
+        matches.append((peers.assemble(with_apache_kafka=not alone), of_brokers))
+    if of_engines:
+        tell("preparing Spark (the first time, Maven fetches its connector and a class archive is made)")
+        matches.append((peers.assemble_engines(with_stock_spark=not alone), of_engines))
+    return matches
 
 
 def _absence_notes(field: Field) -> list[str]:

@@ -18,6 +18,7 @@ class Unit(StrEnum):
 
     MESSAGES_PER_SECOND = "messages/s"
     TRANSACTIONS_PER_SECOND = "transactions/s"
+    ROWS_PER_SECOND = "rows/s"
     CPU_SECONDS_PER_GB = "CPU s/GB"
     CORES = "cores"
     MILLISECONDS = "ms"
@@ -33,7 +34,7 @@ class Target:
     """What Penstock is meant to reach. Every bound that is set must hold."""
 
     ratio_at_least: float | None = None
-    """Penstock's median divided by Apache Kafka's."""
+    """Penstock's median divided by the other side's."""
     ratio_at_most: float | None = None
     value_at_most: float | None = None
     """Penstock's median itself: inclusive."""
@@ -57,6 +58,8 @@ class Metric:
     title: str
     unit: Unit
     target: Target | None = None
+    ours_alone: bool = False
+    """The other side has nothing that could be measured so."""
 
 
 AT_LEAST_LEVEL = Target(ratio_at_least=1.0)

@@ -1,6 +1,6 @@
-"""The two brokers behind one face, each with its data in a directory that the benchmark chose.
+"""Who is compared: two brokers behind one face, or two engines on the same broker.
 
-Owns their starting, and the deletion of their data. It must never know what is measured.
+Owns the brokers' starting, and the deletion of their data. It must never know what is measured.
 
 Invariant: when `fresh` is left, by return or by exception, the process has ended and its data is gone.
 """
@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 PENSTOCK: Final = "penstock"
 APACHE_KAFKA: Final = "apache-kafka"
+STOCK_SPARK: Final = "stock-spark"
 
 
 class Peer(Protocol):
@@ -94,6 +95,20 @@ def assemble(*, with_apache_kafka: bool) -> Field:
         absences[APACHE_KAFKA] = "it was not asked for"
     contestants.append(Contestant(PENSTOCK, "Penstock", _launch_penstock))
     return Field(tuple(contestants), absences)
+
+
+def assemble_engines(*, with_stock_spark: bool) -> Field:
+    """Spark with its own connector, and ours: both on a Penstock broker. What they need is fetched or made here."""
+    from penstock.bench.spark_preparation import SparkMissing, prepare
+
+    try:
+        stock_title = prepare()
+    except (SparkMissing, OSError, subprocess.SubprocessError) as missing:
+        return Field((), {STOCK_SPARK: str(missing).strip()})
+    ours = Contestant(PENSTOCK, "Penstock", _launch_penstock)
+    if not with_stock_spark:
+        return Field((ours,), {STOCK_SPARK: "it was not asked for"})
+    return Field((Contestant(STOCK_SPARK, stock_title, _launch_penstock), ours))
 
 
 def _launch_apache_kafka(data_dir: Path, config: Mapping[str, str]) -> Peer:

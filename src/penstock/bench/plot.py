@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from penstock.bench.figures import show_ratio
 from penstock.bench.metric import Target
-from penstock.bench.peers import APACHE_KAFKA, PENSTOCK
+from penstock.bench.peers import APACHE_KAFKA, PENSTOCK, STOCK_SPARK
 from penstock.bench.results import Results, Row, Section, Verdict
 from penstock.bench.sizes import GB
 
-_COLOURS: Final = {PENSTOCK: "#1f6f8b", APACHE_KAFKA: "#888888"}
+_COLOURS: Final = {PENSTOCK: "#1f6f8b", APACHE_KAFKA: "#888888", STOCK_SPARK: "#888888"}
 _VERDICT_COLOURS: Final = {
     Verdict.MET: "#2a7f3f",
     Verdict.MISSED: "#b3261e",
@@ -38,6 +38,8 @@ def draw(results: Results, directory: Path) -> list[Path]:
         files.append(file)
     for section in results.sections:
         if section.name == "growth" and (file := _draw_growth(results, section, directory, pyplot)):
+            files.append(file)
+        if section.name == "spark-growth" and (file := _draw_spark_growth(results, section, directory, pyplot)):
             files.append(file)
     return files
 
@@ -66,7 +68,8 @@ def _draw_ratios(results: Results, directory: Path, pyplot: Any) -> Path | None:
     _label_ticks(axes, _RATIO_TICKS, "x")
     axes.set_yticks(range(len(labelled)), [label for _, label in labelled])
     axes.set_ylim(len(labelled) - 0.4, -0.6)
-    axes.set_xlabel(f"Penstock / {results.contestants[APACHE_KAFKA]}: median, and range over {results.rounds} rounds")
+    others = " or ".join(title for name, title in results.contestants.items() if name != PENSTOCK)
+    axes.set_xlabel(f"Penstock / {others}: median, and range over {results.rounds} rounds")
     axes.set_title("Ratios and their targets (bar): a green dot is met, a red cross is missed", fontsize=10, loc="left")
     return _save(figure, directory / "ratios.png", pyplot)
 
@@ -91,6 +94,26 @@ def _draw_growth(results: Results, section: Section, directory: Path, pyplot: An
     axes.set_title(section.title, fontsize=10, loc="left")
     axes.legend(fontsize=8)
     return _save(figure, directory / "growth.png", pyplot)
+
+
+def _draw_spark_growth(results: Results, section: Section, directory: Path, pyplot: Any) -> Path | None:
+    if not any(row.readings for row in section.rows):
+        return None
+    figure, both_axes = pyplot.subplots(1, 2, figsize=(11, 4.5))
+    for axes, what in zip(both_axes, ("partitions", "rows"), strict=True):
+        rows = [row for row in section.rows if row.metric.key.startswith(f"{section.name}.{what}.")]
+        for name in section.contestants:
+            spreads = [(int(row.metric.key.rsplit(".", 1)[1]), row.spread(name)) for row in rows]
+            points = [(count, spread.median) for count, spread in spreads if spread is not None]
+            if points:
+                axes.plot(*zip(*points, strict=True), "-o", color=_COLOURS[name], label=results.contestants[name])
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(f"{what} of a micro-batch" if what == "rows" else "partitions of the topic")
+        axes.set_ylabel("one micro-batch, ms")
+        axes.legend(fontsize=8)
+    figure.suptitle(section.title, fontsize=10)
+    return _save(figure, directory / "spark-growth.png", pyplot)
 
 
 def _label_ticks(axes: Any, candidates: Sequence[float], unit: str) -> None:

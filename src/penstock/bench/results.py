@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.bench.metric import Metric, Readings, Target
-from penstock.bench.peers import APACHE_KAFKA, PENSTOCK
+from penstock.bench.peers import PENSTOCK
 from penstock.bench.spread import Spread
 
 
@@ -48,6 +48,8 @@ class Section:
     name: str
     title: str
     rows: tuple[Row, ...]
+    contestants: tuple[str, ...]
+    """Who was to take part, ours first."""
 
 
 @dataclass(slots=True)
@@ -87,15 +89,18 @@ class Results:
 
 def section(name: str, title: str, metrics: Sequence[Metric], rounds: dict[str, list[Readings]]) -> Section:
     """`rounds` holds each contestant's readings in the order of the rounds."""
-    return Section(name, title, tuple(_row(metric, rounds) for metric in metrics))
+    contestants = tuple(sorted(rounds, key=lambda contestant: contestant != PENSTOCK))
+    return Section(name, title, tuple(_row(metric, rounds) for metric in metrics), contestants)
 
 
 def _row(metric: Metric, rounds: dict[str, list[Readings]]) -> Row:
     readings = {
-        contestant: tuple(reading[metric.key] for reading in its_rounds) for contestant, its_rounds in rounds.items()
+        contestant: tuple(reading[metric.key] for reading in its_rounds)
+        for contestant, its_rounds in rounds.items()
+        if its_rounds and (contestant == PENSTOCK or not metric.ours_alone)
     }
-    readings = {contestant: values for contestant, values in readings.items() if values}
-    ratio = _ratio(readings.get(PENSTOCK, ()), readings.get(APACHE_KAFKA, ()))
+    theirs = next((values for contestant, values in readings.items() if contestant != PENSTOCK), ())
+    ratio = _ratio(readings.get(PENSTOCK, ()), theirs)
     ours = Spread.of(readings[PENSTOCK]).median if PENSTOCK in readings else None
     return Row(metric, readings, ratio, judge(metric.target, ours, ratio.median if ratio else None))
 

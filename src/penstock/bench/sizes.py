@@ -44,11 +44,25 @@ class Sizes:
     group_warm_up_count: int = 2
     group_repeat_count: int = 5
 
+    spark_small_row_count: int = 4_000_000
+    spark_large_row_count: int = 1_000_000
+    spark_partition_count: int = 4
+    spark_one_row_count: int = 100
+    spark_one_row_warm_up_count: int = 50
+    spark_rows_per_second: int = 10_000
+    spark_steady_s: float = 20.0
+    spark_steady_warm_up_s: float = 10.0
+    spark_growth_partitions: tuple[int, ...] = (1, 10, 100, 500)
+    spark_growth_rows: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+
     time_limit_s: float = 600.0
     """No single step of a measurement waits longer."""
 
     def record_count(self, record_bytes: int) -> int:
         return self.small_record_count if record_bytes == self.small_record_bytes else self.large_record_count
+
+    def spark_row_count(self, row_bytes: int) -> int:
+        return self.spark_small_row_count if row_bytes == self.small_record_bytes else self.spark_large_row_count
 
 
 FULL: Final = Sizes()
@@ -70,5 +84,13 @@ QUICK: Final = Sizes(
     group_session_timeout_ms=1_000,
     group_warm_up_count=1,
     group_repeat_count=1,
+    spark_small_row_count=400_000,
+    spark_large_row_count=100_000,
+    spark_one_row_count=20,
+    spark_one_row_warm_up_count=10,
+    spark_steady_s=5.0,
+    spark_steady_warm_up_s=5.0,
+    spark_growth_partitions=(1, 10),
+    spark_growth_rows=(1_000, 10_000),
     time_limit_s=120.0,
 )

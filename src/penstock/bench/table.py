@@ -10,7 +10,6 @@ from rich.table import Table
 
 from penstock.bench.figures import show, show_ratio
 from penstock.bench.metric import Unit
-from penstock.bench.peers import APACHE_KAFKA, PENSTOCK
 from penstock.bench.results import Results, Row, Verdict
 from penstock.bench.spread import Spread
 
@@ -23,8 +22,8 @@ _MARKS = {
 
 
 def print_table(results: Results, console: Console) -> None:
-    names = [name for name in (PENSTOCK, APACHE_KAFKA) if name in results.contestants]
     for section in results.sections:
+        names = section.contestants
         table = Table(title=section.title, title_justify="left", title_style="bold", expand=False)
         table.add_column("what")
         for name in names:

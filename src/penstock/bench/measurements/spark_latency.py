@@ -1,0 +1,109 @@
+"""How long a row takes from a topic through a streaming query into another topic, where a reader finds it.
+
+The query is in a warm Spark process and copies without a trigger interval. One row at a time reaches an idle query, so
+each makes a micro-batch of its own; then rows come at a steady rate. Spark's own sink writes at least once; its figure
+is also what ours is compared with when it writes exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.bench.measurement import Workbench
+from penstock.bench.metric import Metric, Readings, Target, Unit
+from penstock.bench.peers import Contestant
+from penstock.bench.sizes import Sizes
+from penstock.bench.spark_drain import engine_of
+from penstock.bench.spark_orders import Engine, Guarantee, Orders, Pace, Query
+from penstock.bench.spark_probe import Probe
+from penstock.bench.spark_process import SparkProcess, driver_command
+from penstock.bench.spread import percentile
+from penstock.bench.topics import create_topic
+
+_AT_MOST_TWO_FIFTHS = Target(ratio_at_most=0.4)
+_GUARANTEES: tuple[Guarantee, ...] = ("at_least_once", "exactly_once")
+_DISK_OVERHEAD = 4  # rows sent a few at a time travel in small batches
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLatency:
+    sizes: Sizes
+    name: str = "spark-latency"
+    title: str = "Spark, from a topic to a topic: how long a row takes"
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        rate = f"{self.sizes.spark_rows_per_second:,} rows/s"
+        metrics: list[Metric] = []
+        for guarantee in _GUARANTEES:
+            words = guarantee.replace("_", " ")
+            titles = {"one.p50": "one row, p50", "steady.p50": f"{rate}, p50", "steady.p99": f"{rate}, p99"}
+            metrics += [
+                Metric(_key(guarantee, what), f"{title}, {words}", Unit.MILLISECONDS, _AT_MOST_TWO_FIFTHS)
+                for what, title in titles.items()
+            ]
+        return metrics
+
+    @property
+    def disk_bytes(self) -> int:
+        seconds = self.sizes.spark_steady_warm_up_s + self.sizes.spark_steady_s
+        rows = len(_GUARANTEES) * seconds * self.sizes.spark_rows_per_second
+        return int(2 * rows * self.sizes.small_record_bytes * _DISK_OVERHEAD)
+
+    def run(self, contestant: Contestant, workbench: Workbench) -> Readings:
+        sizes = self.sizes
+        engine = engine_of(contestant)
+        guarantees = _GUARANTEES if engine is Engine.PENSTOCK else _GUARANTEES[:1]
+        readings: dict[str, float] = {}
+        with contestant.fresh(workbench.data_parent) as peer:
+            queries = tuple(Query(f"in-{each}", f"out-{each}", each) for each in guarantees)
+            for query in queries:
+                for topic in (query.source_topic, query.sink_topic or ""):
+                    create_topic(peer.bootstrap_servers, topic, sizes.time_limit_s, sizes.spark_partition_count)
+            orders = Orders(engine, peer.bootstrap_servers, Pace.FOLLOW, queries)
+            with SparkProcess(driver_command(orders), workbench.data_parent) as spark:
+                for query in queries:
+                    spark.next_line(sizes.time_limit_s)
+                    with Probe(
+                        spark,
+                        peer.bootstrap_servers,
+                        query.source_topic,
+                        query.sink_topic or "",
+                        partitions=sizes.spark_partition_count,
+                        row_bytes=sizes.small_record_bytes,
+                        time_limit_s=sizes.time_limit_s,
+                    ) as probe:
+                        readings |= self._observe(probe, query.guarantee, workbench)
+                    spark.end_query()
+        return _with_counterparts(readings)
+
+    def _observe(self, probe: Probe, guarantee: Guarantee, workbench: Workbench) -> Readings:
+        sizes = self.sizes
+        workbench.tell(f"one row at a time, {guarantee}")
+        for _ in range(sizes.spark_one_row_warm_up_count):
+            probe.one_row()
+        one_ms = [probe.one_row() for _ in range(sizes.spark_one_row_count)]
+        workbench.tell(f"a steady rate, {guarantee}")
+        probe.steady(sizes.spark_rows_per_second, sizes.spark_steady_warm_up_s)
+        steady_ms = probe.steady(sizes.spark_rows_per_second, sizes.spark_steady_s)
+        return {
+            _key(guarantee, "one.p50"): percentile(one_ms, 0.50),
+            _key(guarantee, "steady.p50"): percentile(steady_ms, 0.50),
+            _key(guarantee, "steady.p99"): percentile(steady_ms, 0.99),
+        }
+
+
+def _with_counterparts(readings: dict[str, float]) -> Readings:
+    """What a side does not offer is stood in for by what it does."""
+    weakest = _GUARANTEES[0]
+    stand_ins = {
+        _key(guarantee, what): readings[_key(weakest, what)]
+        for guarantee in _GUARANTEES
+        for what in ("one.p50", "steady.p50", "steady.p99")
+    }
+    return {**stand_ins, **readings}
+
+
+def _key(guarantee: Guarantee, what: str) -> str:
+    return f"spark-latency.{guarantee}.{what}"

@@ -1,0 +1,86 @@
+"""Queries that take what is in a topic, each preceded by a smaller one that is discarded.
+
+Owns the order of a turn: topics are filled, one Spark process runs all queries, and rows that are missing at the end
+are a failure. It must never know what its figures are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import Workbench
+from penstock.bench.peers import PENSTOCK, Contestant
+from penstock.bench.sizes import Sizes
+from penstock.bench.spark_orders import Drained, Engine, Guarantee, Orders, Pace, Query
+from penstock.bench.spark_process import SparkProcess, driver_command
+from penstock.bench.spark_topics import committed_rows, fill
+from penstock.bench.topics import create_topic
+
+# The first micro-batch of a query also starts processes; with several, it does not decide alone.
+_BATCHES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Rows of one size, on their way to a topic or nowhere."""
+
+    row_bytes: int
+    copies: bool
+    guarantee: Guarantee = "at_least_once"
+
+    @property
+    def label(self) -> str:
+        return f"{self.row_bytes} B" if self.row_bytes < 1000 else f"{self.row_bytes // 1000} KB"
+
+
+def engine_of(contestant: Contestant) -> Engine:
+    return Engine.PENSTOCK if contestant.name == PENSTOCK else Engine.STOCK
+
+
+def rows_per_second(
+    contestant: Contestant, flows: Sequence[Flow], sizes: Sizes, workbench: Workbench
+) -> dict[int, float]:
+    """By the size of rows."""
+    with contestant.fresh(workbench.data_parent) as peer:
+        servers = peer.bootstrap_servers
+        queries: list[Query] = []
+        expected: list[int] = []
+        for flow in flows:
+            for share, prefix in ((sizes.warm_up_share, "warm-up-"), (1.0, "")):
+                workbench.tell(f"filling a topic with rows of {flow.label}")
+                source, sink = f"{prefix}in-{flow.row_bytes}", f"{prefix}out-{flow.row_bytes}"
+                rows = fill(
+                    servers,
+                    source,
+                    partitions=sizes.spark_partition_count,
+                    row_bytes=flow.row_bytes,
+                    rows=int(sizes.spark_row_count(flow.row_bytes) * share),
+                    time_limit_s=sizes.time_limit_s,
+                )
+                if flow.copies:
+                    create_topic(servers, sink, sizes.time_limit_s, sizes.spark_partition_count)
+                target = sink if flow.copies else None
+                queries.append(Query(source, target, flow.guarantee, rows_per_batch=-(-rows // _BATCHES)))
+                expected.append(rows)
+        orders = Orders(engine_of(contestant), servers, Pace.DRAIN, tuple(queries))
+        taken: list[Drained] = []
+        with SparkProcess(driver_command(orders), workbench.data_parent) as spark:
+            for query in queries:
+                workbench.tell(query.source_topic)
+                taken.append(Drained(**spark.next_line(sizes.time_limit_s)))
+        for query, rows, its in zip(queries, expected, taken, strict=True):
+            _require(query.source_topic, its.rows, rows)
+            if query.sink_topic is not None:
+                workbench.tell(f"counting {query.sink_topic}")
+                partitions = sizes.spark_partition_count
+                found = committed_rows(servers, query.sink_topic, partitions, sizes.time_limit_s)
+                _require(query.sink_topic, found, rows)
+    measured = taken[1::2]
+    return {flow.row_bytes: its.rows / its.seconds for flow, its in zip(flows, measured, strict=True)}
+
+
+def _require(topic: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise MeasurementError(f"{topic}: {found:,} rows came through, not {expected:,}")
