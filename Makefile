@@ -21,7 +21,7 @@ $(STAMP): $(LOCK) pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP) ## start a broker, create a topic, produce, consume, stop
+demo: $(STAMP) ## the revenue pipeline, exactly once: killed with -9 in the middle, started again, every row counted
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## the test suite (PENSTOCK_REQUIRE_ALL=1: an optional server that is missing is a failure)

@@ -1,187 +1,327 @@
-"""A tour in a few seconds: start a broker, create a topic, produce, consume, check every record, stop.
+"""Orders become revenue, exactly once: a pipeline is killed with -9 in the middle, started again, and all is counted.
 
-The same client code works against any Kafka broker; only the address is the embedded broker's. The exit code is 0 only
-if every record came back once and in order.
+A broker, a pipeline (revenue.yaml) with a Spark of its own, a SQLite table. The exit code is 0 only if the table and
+the dead letters are what the generator's own ledger says: nothing lost, nothing twice.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
+import contextlib
+import signal
+import sqlite3
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from demo_driver import Driver, DriverFailed
+from demo_orders import Orders, make_orders
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from penstock.client.admin import Admin
 from penstock.testing import Broker
 
-TOPIC: Final = "demo"
+PIPELINE: Final = Path(__file__).with_name("revenue.yaml")
+TOPIC: Final = "orders"
+DEAD_LETTERS: Final = "revenue.dlq"
 PARTITIONS: Final = 3
-VALUE_BYTES: Final = 100
-BATCH_RECORDS: Final = 1000
+FIRST_SHARE: Final = 0.6  # of the records are there when the pipeline starts; the others come while it is dead
+RECORDS_LEAST: Final = 40_000  # several micro-batches, so that there is a middle
+KILL_AFTER_S: Final = 0.1  # into a micro-batch, which takes several times as long
 SILENCE_S_MAX: Final = 10.0
-
-Advance = Callable[[int], None]
 
 
 class Mismatch(Exception):
-    """A record was lost, repeated, reordered or changed."""
+    """Something is not what the ledger says."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
-    """One way through the broker, and how long it took."""
+class Committed:
+    """What the database holds: the table, and the last micro-batch that is in it."""
 
-    name: str
-    records: int
-    seconds: float
-
-    @property
-    def records_per_s(self) -> float:
-        return self.records / self.seconds
+    batch: int
+    rows: dict[str, tuple[int, float]]
 
     @property
-    def megabytes_per_s(self) -> float:
-        return self.records_per_s * VALUE_BYTES / 1e6
+    def orders(self) -> int:
+        return sum(orders for orders, _ in self.rows.values())
 
-
-def value_of(number: int) -> bytes:
-    """Record `number` of the demo, recognisable wherever it turns up."""
-    return b"%0*d" % (VALUE_BYTES, number)
-
-
-def produce(bootstrap_servers: str, count: int, advance: Advance) -> None:
-    failures: list[KafkaError] = []
-    producer: Any = Producer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "enable.idempotence": True,
-            "delivery.report.only.error": True,
-            "on_delivery": lambda error, _message: failures.append(error),
-        }
-    )
-    for number in range(count):
-        while True:
+    @classmethod
+    def read(cls, directory: Path) -> Committed | None:
+        """None before the first commit."""
+        file = directory / "revenue.db"
+        if not file.exists():
+            return None
+        with contextlib.closing(
+            sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        ) as database:
             try:
-                producer.produce(TOPIC, value_of(number), partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if (number + 1) % BATCH_RECORDS == 0:
-            producer.poll(0)
-            advance(BATCH_RECORDS)
-    unsent = producer.flush(SILENCE_S_MAX)
-    if unsent or failures:
-        raise Mismatch(f"{unsent + len(failures)} records were not acknowledged {failures[:1]}")
+                database.execute("BEGIN")  # both answers are of one moment
+                [batch] = database.execute("SELECT batch_id FROM penstock_ledger").fetchone() or [None]
+                found = database.execute("SELECT customer, orders, revenue FROM revenue").fetchall()
+            except sqlite3.OperationalError:  # the tables are still being made
+                return None
+        return None if batch is None else cls(batch, {name: (orders, revenue) for name, orders, revenue in found})
 
 
-def consume(bootstrap_servers: str, count: int, advance: Advance) -> None:
-    """Reads to the end of every partition; each must bring its own numbers, one after the other."""
+class Demo:
+    def __init__(self, console: Console, orders: Orders, directory: Path, bootstrap_servers: str) -> None:
+        self._console = console
+        self._orders = orders
+        self._directory = directory
+        self._bootstrap_servers = bootstrap_servers
+        self._split = int(len(orders.records) * FIRST_SHARE)
+
+    def run(self) -> None:
+        Admin({"bootstrap.servers": self._bootstrap_servers}).create_topic(TOPIC, partitions=PARTITIONS)
+        first, rest = self._orders.records[: self._split], self._orders.records[self._split :]
+        self._send(first)
+        self._say(f"{len(first):,} records sent to topic [bold]{TOPIC}[/]; more will follow")
+        self._run_until_killed(first)
+        self._send(rest)
+        self._say(f"{len(rest):,} more records sent while nobody reads; some repeat orders from before the kill")
+        self._run_to_the_end()
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, highlight=False)
+
+    def _progress(self) -> Progress:
+        return Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+
+    def _send(self, records: Sequence[bytes]) -> None:
+        failures: list[KafkaError] = []
+        producer: Any = Producer(
+            {
+                "bootstrap.servers": self._bootstrap_servers,
+                "enable.idempotence": True,
+                "delivery.report.only.error": True,
+                "on_delivery": lambda error, _message: failures.append(error),
+                "log_level": 3,
+            }
+        )
+        for number, record in enumerate(records):
+            while True:
+                try:
+                    producer.produce(TOPIC, record, partition=number % PARTITIONS)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+        unsent = producer.flush(SILENCE_S_MAX)
+        if unsent or failures:
+            raise Mismatch(f"{unsent + len(failures)} records were not acknowledged {failures[:1]}")
+
+    def _run_until_killed(self, sent: Sequence[bytes]) -> None:
+        """Kills the driver when a third of the orders is in the table and the next micro-batch is at work."""
+        orders = len(set(sent) - self._orders.broken.keys())
+        begun, begun_at = -1, 0.0
+        with self._driver() as driver, self._progress() as progress:
+            bar = progress.add_task("starting Spark: a JVM and its Python workers", total=len(sent))
+            for event in driver.events():
+                if event is not None:
+                    if event.get("lag") == 0:
+                        raise Mismatch("the pipeline was done before it could be killed; try more --records")
+                    progress.update(bar, **_shown(event))
+                committed = Committed.read(self._directory)
+                last_begun = self._last_begun()
+                if committed is None or committed.orders < orders / 3 or last_begun <= committed.batch:
+                    continue
+                if last_begun != begun:
+                    begun, begun_at = last_begun, time.monotonic()
+                if time.monotonic() - begun_at >= KILL_AFTER_S:
+                    pids = driver.kill()
+                    break
+            else:
+                raise driver.ended()
+        self._say(
+            f"[red]kill -9 {' '.join(map(str, pids))}[/]: the driver's Python and its JVM, in micro-batch {begun}"
+        )
+        self._show_middle(begun, orders)
+
+    def _show_middle(self, begun: int, orders: int) -> None:
+        left = Committed.read(self._directory)
+        if left is None or not 0 < left.orders < orders:
+            raise Mismatch(
+                f"the kill did not come in the middle: {left.orders if left else 0} of {orders} orders are in"
+            )
+        state = "was begun, and nothing of it is in the table" if begun > left.batch else "had just been committed"
+        self._say(
+            f"the table holds {left.orders:,} of {orders:,} orders, all of micro-batches 0 to {left.batch};"
+            f" micro-batch {begun} {state}"
+        )
+
+    def _run_to_the_end(self) -> None:
+        with self._driver("--once") as driver, self._progress() as progress:
+            bar = progress.add_task("starting Spark again, from the checkpoint", total=len(self._orders.records))
+            told = []
+            for event in driver.events():
+                if event is not None:
+                    told.append(event)
+                    progress.update(bar, **_shown(event))
+            if not told or told[-1]["event"] != "stopped":
+                raise driver.ended()
+            driver.wait()
+        batches = [event["batch"] for event in told if event["event"] == "progress"]
+        if not batches:
+            raise Mismatch("the second run found nothing to do")
+        self._say(f"it went on with micro-batch {batches[0]}, and stopped by itself after micro-batch {batches[-1]}")
+
+    def _driver(self, *options: str) -> Driver:
+        self._say(f"[bold]penstock run {' '.join([*options, f'examples/{PIPELINE.name}'])}[/]")
+        return Driver(PIPELINE, self._bootstrap_servers, self._directory, *options)
+
+    def _last_begun(self) -> int:
+        """Spark notes what a micro-batch will read before it begins with it."""
+        offsets = self._directory / ".penstock" / "checkpoints" / "revenue" / "offsets"
+        return max((int(file.name) for file in offsets.glob("*") if file.name.isdigit()), default=-1)
+
+
+def _shown(event: dict[str, Any]) -> dict[str, Any]:
+    """What the bar says after an event."""
+    match event["event"]:
+        case "started":
+            return {"description": "the first micro-batch: Spark compiles the query"}
+        case "progress":
+            done = sum(sum(partitions.values()) for partitions in event["offsets"].values())
+            return {"description": f"micro-batch {event['batch']} took {event['batch_ms']} ms", "completed": done}
+        case "restarting":
+            return {"description": f"trying again: {event['reason']}"}
+        case _:
+            return {}
+
+
+def read_dead_letters(bootstrap_servers: str) -> tuple[Counter[bytes], Counter[str]]:
+    """All that are committed: their values, and the stage and reason that their headers name."""
     consumer: Any = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
             "group.id": "demo",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "fetch.queue.backoff.ms": 10,
+            "isolation.level": "read_committed",
+            "log_level": 3,
         }
     )
-    expected = list(range(PARTITIONS))
-    unfinished = set(range(PARTITIONS))
-    heard_at = time.monotonic()
+    values: Counter[bytes] = Counter()
+    reasons: Counter[str] = Counter()
     try:
-        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+        unfinished = set(consumer.list_topics(DEAD_LETTERS, timeout=SILENCE_S_MAX).topics[DEAD_LETTERS].partitions)
+        consumer.assign([TopicPartition(DEAD_LETTERS, partition, 0) for partition in unfinished])
         while unfinished:
-            messages = consumer.consume(BATCH_RECORDS, timeout=0.1)
-            if messages:
-                heard_at = time.monotonic()
-            elif time.monotonic() - heard_at > SILENCE_S_MAX:
-                raise Mismatch(f"nothing came for {SILENCE_S_MAX:g} s; next expected {expected}")
-            received = 0
+            messages = consumer.consume(1000, timeout=SILENCE_S_MAX)
+            if not messages:
+                raise Mismatch(f"topic {DEAD_LETTERS}: nothing came for {SILENCE_S_MAX:g} s")
             for message in messages:
-                partition = message.partition()
-                if message.error() is not None:
-                    if message.error().code() != KafkaError._PARTITION_EOF:
-                        raise Mismatch(f"partition {partition}: {message.error()}")
-                    unfinished.discard(partition)
-                    continue
-                if message.value() != value_of(expected[partition]):
-                    raise Mismatch(
-                        f"partition {partition} offset {message.offset()}: "
-                        f"expected record {expected[partition]}, got {message.value()!r}"
-                    )
-                expected[partition] += PARTITIONS
-                received += 1
-            advance(received)
+                if message.error() is None:
+                    headers = {name: (value or b"").decode() for name, value in message.headers() or []}
+                    values[message.value()] += 1
+                    reasons[f"{headers['penstock.stage']}: {headers['penstock.reason']}"] += 1
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    unfinished.discard(message.partition())
+                else:
+                    raise Mismatch(f"topic {DEAD_LETTERS}: {message.error()}")
     finally:
         consumer.close()
-    # Partition p holds p, p + 3, p + 6, ...: the next number of each says that none is missing at its end.
-    for partition, following in enumerate(expected):
-        if following != partition + PARTITIONS * len(range(partition, count, PARTITIONS)):
-            raise Mismatch(f"partition {partition} ends before record {following} of {count}")
+    return values, reasons
 
 
-def run(console: Console, count: int) -> None:
-    started = time.perf_counter()
-    with Broker() as broker:
-        ready_s = time.perf_counter() - started
-        console.print(f"broker ready on [bold]{broker.bootstrap_servers}[/] after {ready_s * 1000:.0f} ms")
-        Admin({"bootstrap.servers": broker.bootstrap_servers}).create_topic(TOPIC, partitions=PARTITIONS)
-        console.print(f"topic [bold]{TOPIC}[/] created with {PARTITIONS} partitions")
-        legs = []
-        with Progress(
-            TextColumn("{task.description:<8}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-        ) as progress:
-            for name, leg in (("produce", produce), ("consume", consume)):
-                task = progress.add_task(name, total=count)
-                begun = time.perf_counter()
-                leg(broker.bootstrap_servers, count, functools.partial(progress.advance, task))
-                legs.append(Leg(name, count, time.perf_counter() - begun))
-                progress.update(task, completed=count)
-        stopping = time.perf_counter()
-    console.print(f"broker stopped cleanly after {(time.perf_counter() - stopping) * 1000:.0f} ms")
-    console.print(_summary(legs))
-    console.print(f"[green]all {count:,} records came back once and in order[/]")
+def compare(console: Console, orders: Orders, directory: Path, bootstrap_servers: str) -> None:
+    """Shows what came out beside what had to; raises Mismatch unless they are the same."""
+    committed = Committed.read(directory)
+    found = committed.rows if committed is not None else {}
+    table = Table("customer", "orders sent", "in the table", "revenue sent", "in the table", "", title="table revenue")
+    lost = duplicated = wrong = 0
+    for name in sorted(orders.accounts.keys() | found.keys()):
+        account = orders.accounts.get(name)
+        expected = (account.orders, account.revenue) if account is not None else (0, 0.0)
+        counted, revenue = found.get(name, (0, 0.0))
+        lost += max(0, expected[0] - counted)
+        duplicated += max(0, counted - expected[0])
+        same = (counted, revenue) == expected
+        wrong += not same
+        figures = f"{expected[0]:,}", f"{counted:,}", f"{expected[1]:,.2f}", f"{revenue:,.2f}"
+        table.add_row(name, *figures, "[green]same[/]" if same else "[red]different[/]")
+    _show(console, table)
+
+    letters, reasons = read_dead_letters(bootstrap_servers)
+    table = Table("why", "records", title=f"topic {DEAD_LETTERS}")
+    for reason, count in reasons.most_common():
+        table.add_row(reason, f"{count:,}")
+    _show(console, table)
+    lost_letters = (orders.broken - letters).total()
+    duplicated_letters = (letters - orders.broken).total()
+
+    table = Table("", "sent", "came out", "lost", "duplicated", title="the count")
+    table.add_row("orders", f"{orders.count:,}", f"{sum(n for n, _ in found.values()):,}", str(lost), str(duplicated))
+    table.add_row("repeats of orders", f"{orders.repeats:,}", "not to count", "", "")
+    rejected = orders.broken.total()
+    letters_row = f"{rejected:,}", f"{letters.total():,}", str(lost_letters), str(duplicated_letters)
+    table.add_row("broken records", *letters_row)
+    _show(console, table)
+    if lost or duplicated or lost_letters or duplicated_letters:
+        raise Mismatch(f"lost {lost + lost_letters}, duplicated {duplicated + duplicated_letters}")
+    if wrong:
+        raise Mismatch(f"the revenue of {wrong} customers is not what their orders add up to")
 
 
-def _summary(legs: list[Leg]) -> Table:
-    table = Table("", "records", "seconds", "records/s", "MB/s")
+def _show(console: Console, table: Table) -> None:
+    table.title_justify = "left"
     for column in table.columns[1:]:
         column.justify = "right"
-    for leg in legs:
-        table.add_row(
-            leg.name,
-            f"{leg.records:,}",
-            f"{leg.seconds:.2f}",
-            f"{leg.records_per_s:,.0f}",
-            f"{leg.megabytes_per_s:,.1f}",
+    console.print(table, highlight=False)
+
+
+def run(console: Console, count: int, seed: int) -> None:
+    begun = time.perf_counter()
+    orders = make_orders(count, seed)
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-demo-") as temporary,
+        Broker(data_dir=Path(temporary) / "broker") as broker,
+    ):
+        directory = Path(temporary)
+        console.print(f"a broker on [bold]{broker.bootstrap_servers}[/], all files in {directory}", highlight=False)
+        console.print(
+            f"to be sent: {orders.count:,} orders, {orders.repeats:,} repeats of them, which the pipeline knows by"
+            f" their ids, and {orders.broken.total():,} broken records, which become dead letters",
+            highlight=False,
         )
-    return table
+        Demo(console, orders, directory, broker.bootstrap_servers).run()
+        compare(console, orders, directory, broker.bootstrap_servers)
+    seconds = time.perf_counter() - begun
+    console.print(f"[green]lost 0, duplicated 0[/], over a kill -9, in {seconds:.0f} s", highlight=False)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--records", type=int, default=1_000_000, help="default %(default)s, of 100 bytes")
+    parser.add_argument("--records", type=int, default=80_000, help="default %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="default %(default)s; another one makes other orders")
     options = parser.parse_args()
-    if options.records < PARTITIONS:
-        parser.error(f"--records must be at least {PARTITIONS}")
+    if options.records < RECORDS_LEAST:
+        parser.error(f"--records must be at least {RECORDS_LEAST}")
     console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to leave nothing behind, as after ctrl-C
     try:
-        run(console, options.records)
-    except (Mismatch, RuntimeError) as failure:
+        run(console, options.records, options.seed)
+    except (Mismatch, DriverFailed, RuntimeError) as failure:
         console.print(f"[red]the demo failed:[/] {failure}", highlight=False)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

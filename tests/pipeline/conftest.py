@@ -43,6 +43,14 @@ def spark(crash_directory: Path) -> Iterator[SparkSession]:
     end_jvm()
 
 
+@pytest.fixture(autouse=True)
+def _shared_session_is_active(request: pytest.FixtureRequest) -> None:
+    """Spark looks for data sources in the thread's active session, and a pipeline makes its own the active one."""
+    if "spark" in request.fixturenames:
+        session = request.getfixturevalue("spark")
+        session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+
+
 @pytest.fixture(scope="session")
 def penstock(penstock_broker: Broker) -> Broker:
     """The broker that all pipeline tests share: each takes topics of its own."""

@@ -177,6 +177,7 @@ def test_a_program_runs_with_a_spark_of_its_own(tmp_path: Path) -> None:
     assert json.loads(kept) == {"id": 1, "customer": "ada", "amount": 5.0}
 
 
+@pytest.mark.kills
 def test_a_spark_that_dies_is_told_and_the_next_run_goes_on(tmp_path: Path) -> None:
     (tmp_path / "copy.yaml").write_text(
         'name: copy\nguarantee: exactly_once\nsource: {topic: numbers, schema: "id BIGINT"}\nsink: {topic: copies}\n'

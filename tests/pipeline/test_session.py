@@ -137,6 +137,7 @@ def processes_of_group(pids: set[int]) -> set[int]:
     return found
 
 
+@pytest.mark.kills
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 @pytest.mark.parametrize("how", ["end", "kill"])
 def test_nothing_outlives_the_driver_and_nothing_is_said(how: str, tmp_path: Path) -> None:

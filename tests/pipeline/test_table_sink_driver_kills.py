@@ -86,6 +86,7 @@ def test_exactly_once_survives_a_kill_at_every_step(
         require_exactly_once(job)
 
 
+@pytest.mark.kills
 @pytest.mark.timeout(300)
 def test_of_two_drivers_the_first_is_fenced_and_nothing_comes_twice(
     tmp_path: Path, broker_under_test: RunningBroker

@@ -7,7 +7,7 @@ import pytest
 from tests.robustness.crash_clients import FORGETTING, IDEMPOTENT, REPEATING
 from tests.robustness.crash_soak import Report, crash
 
-KILLS = 50
+KILLS = 20
 WEAKER_KILLS = 6
 
 

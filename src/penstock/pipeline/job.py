@@ -80,12 +80,8 @@ def _own_spark(name: str, master: str | None, conf: dict[str, str]) -> SparkSess
     from penstock.pipeline.jvm import JvmError
     from penstock.pipeline.session import SparkSettings, start
 
-    settings = SparkSettings(name=name, master=master, log_level="OFF")
-    if not settings.is_local:
-        # A batch that loses a stage has to be run again as a whole, in a transaction of its own.
-        conf = {"spark.stage.maxConsecutiveAttempts": "1", **conf}
     try:
-        return start(replace(settings, conf=conf))
+        return start(SparkSettings(name=name, master=master, log_level="OFF", conf=conf))
     except (JavaMissingError, JvmError) as missing:
         raise PipelineFailed(str(missing), ExitCode.MISSING_REQUIREMENT) from missing
 
