@@ -35,6 +35,7 @@ pipeline-kills: $(STAMP) ## drivers of pipelines killed with -9 at every step of
 
 scale: $(STAMP) ## pipelines on Apache Kafka and a Spark cluster; our source beside Spark's own connector
 	@$(BIN)/python -m pytest tests/scale -m scale $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/unit/bench -m scale $(PYTEST_ARGS)
 
 check: $(STAMP) ## formatting, lint, types, import directions, derived files
 	@$(BIN)/ruff format --check src tests tools examples

@@ -44,7 +44,11 @@ TINY = dataclasses.replace(
 )
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize(
+    "name",
+    # Those of Spark start one engine after the other.
+    [pytest.param(name, marks=[pytest.mark.scale] if name.startswith("spark") else []) for name in CATALOGUE],
+)
 def test_a_measurement_brings_a_figure_for_each_of_its_metrics(name: str, tmp_path: Path) -> None:
     (penstock,) = assemble(with_apache_kafka=False).contestants
     told: list[str] = []
