@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.client.records import Record, RecordMetadata, TopicPartition
     from penstock.client.sqlite_store import SQLiteStore
     from penstock.pipeline.api import Pipeline
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
     from penstock.pipeline.endpoints import Console, Files, PythonSink, Table, Topic
-    from penstock.pipeline.spec_errors import InvalidPipeline
 
 __all__ = [
     "Admin",
@@ -51,7 +51,7 @@ _HOMES: Final = {
     "Files": "pipeline.endpoints",
     "HandlerError": "client.delivery",
     "Hash": "client.partitioners",
-    "InvalidPipeline": "pipeline.spec_errors",
+    "InvalidPipeline": "pipeline.declaration.spec_errors",
     "KafkaTransaction": "client.kafka_transaction",
     "Pipeline": "pipeline.api",
     "PostgresStore": "client.postgres_store",

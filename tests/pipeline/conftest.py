@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.pipeline import crash_points, java_archive
-from penstock.pipeline.java import JavaMissingError
+from penstock.pipeline import crash_points
+from penstock.pipeline.spark import java_archive
+from penstock.pipeline.spark.java import JavaMissingError
 from penstock.testing import Broker
 from tests.conftest import optional_part_missing
 
@@ -30,7 +31,7 @@ def crash_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def spark(crash_directory: Path) -> Iterator[SparkSession]:
     """The session that pipelines get on one machine. Tests stop their own queries and take names of their own."""
-    from penstock.pipeline.session import end_jvm, start_session
+    from penstock.pipeline.spark.session import end_jvm, start_session
 
     # An archive that is there is used, but a test run leaves no process behind to make one.
     os.environ.setdefault(java_archive.POLICY_VARIABLE, "use")

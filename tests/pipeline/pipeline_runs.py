@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.api import PipelinePlan
+from penstock.pipeline.declaration.spec_file import parse_pipeline
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.job import run_pipeline
 from penstock.pipeline.run_settings import Event, RunSettings
-from penstock.pipeline.spec_file import parse_pipeline
 
 PATIENCE_S = 60
 

@@ -78,9 +78,9 @@ class TableDriver:
 
 
 def main() -> ExitCode:
-    from penstock.pipeline import session
     from penstock.pipeline.sinks.dead_letter_relay import relay_at_start
     from penstock.pipeline.sinks.errors import error_in
+    from penstock.pipeline.spark import session
 
     job = TableJob(**json.loads(sys.argv[1]))
     spark = session.start_session(job.pipeline)

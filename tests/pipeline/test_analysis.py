@@ -10,9 +10,9 @@ import pytest
 
 from penstock.pipeline.analysis import Findings, check_plan_with_spark, check_with_spark
 from penstock.pipeline.api import ProgramChecked, checking
-from penstock.pipeline.output_mode import output_mode
-from penstock.pipeline.spec_file import load_pipeline, parse_pipeline
-from penstock.pipeline.transform_chain import apply_transform
+from penstock.pipeline.declaration.spec_file import load_pipeline, parse_pipeline
+from penstock.pipeline.rows.output_mode import output_mode
+from penstock.pipeline.rows.transform_chain import apply_transform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

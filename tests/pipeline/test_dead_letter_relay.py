@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.pipeline import crash_points
-from penstock.pipeline.dead_letters import DEAD_LETTER
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 from penstock.pipeline.sinks import outbox
 from penstock.pipeline.sinks.column_types import columns_of
 from penstock.pipeline.sinks.connections import forget, in_worker

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.pipeline.dead_letters import DEAD_LETTER, DEAD_LETTER_TYPE
-from penstock.pipeline.one_pass import in_one_pass
-from penstock.pipeline.spec import PipelineSpec
+from penstock.pipeline.declaration.spec import PipelineSpec
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER, DEAD_LETTER_TYPE
+from penstock.pipeline.rows.one_pass import in_one_pass
 
 
 def carried(spark: SparkSession, transform: Any, directory: Path) -> DataFrame | None:

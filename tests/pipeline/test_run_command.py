@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline import java_archive
+from penstock.pipeline.spark import java_archive
 
 PATIENCE_S = 120
 ENVIRONMENT = {**os.environ, java_archive.POLICY_VARIABLE: "use"}

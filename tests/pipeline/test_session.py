@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.pipeline import java_archive
+from penstock.pipeline.spark import java_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def test_workers_are_forked_ready_made_and_reused(clock: Path) -> None:
     assert early & late
     (daemon,) = notes[-1]["parents"]
     zygote = parent_of(daemon)
-    assert b"penstock.pipeline.worker_zygote" in Path(f"/proc/{zygote}/cmdline").read_bytes()
+    assert b"penstock.pipeline.spark.worker_zygote" in Path(f"/proc/{zygote}/cmdline").read_bytes()
     assert len(list(Path(f"/proc/{zygote}/task").iterdir())) == 1
 
 
@@ -103,7 +103,7 @@ PROGRAM = """
 import os, sys, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from penstock.pipeline.session import start_session
+from penstock.pipeline.spark.session import start_session
 from tests.pipeline.test_session import notes_of, start_clock
 
 spark = start_session("killed")

@@ -88,7 +88,7 @@ class CopyDriver:
 
 
 def main() -> ExitCode:
-    from penstock.pipeline import session
+    from penstock.pipeline.spark import session
     from penstock.pipeline.topics.sink_errors import BatchInterrupted, Fenced, kind_of
     from penstock.pipeline.topics.transaction import claim_ownership
 

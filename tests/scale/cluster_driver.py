@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.session import SparkSettings, start
+from penstock.pipeline.spark.session import SparkSettings, start
 from penstock.pipeline.topics.row_encoding import arranged
 
 if TYPE_CHECKING:

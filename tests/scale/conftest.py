@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.pipeline import java_archive
+from penstock.pipeline.spark import java_archive
 from penstock.testing import Broker
 from penstock.testing.apache_kafka import ApacheKafka
 from penstock.testing.java import JavaMissingError
@@ -28,7 +28,7 @@ _EAGER_CLEANER = {"log.cleaner.backoff.ms": "100"}
 def spark_with_connector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark import SparkContext
 
-    from penstock.pipeline.session import SparkSettings, end_jvm, start
+    from penstock.pipeline.spark.session import SparkSettings, end_jvm, start
 
     if SparkContext._active_spark_context is not None:
         pytest.fail("another session, without the connector, runs in this process: run tests/scale by itself")

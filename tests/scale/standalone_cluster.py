@@ -18,8 +18,8 @@ from typing import Final, Self
 
 import psutil
 
-from penstock.pipeline.java import find_java
-from penstock.pipeline.jvm import class_path, jvm_options, pyspark_home
+from penstock.pipeline.spark.java import find_java
+from penstock.pipeline.spark.jvm import class_path, jvm_options, pyspark_home
 
 START_S_MAX: Final = 60
 STOP_S_MAX: Final = 30

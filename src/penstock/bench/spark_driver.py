@@ -35,7 +35,7 @@ def main() -> None:
 
 def _session(engine: Engine) -> SparkSession:
     if engine is Engine.PENSTOCK:
-        from penstock.pipeline.session import start_session
+        from penstock.pipeline.spark.session import start_session
 
         return start_session("penstock bench")
     from pyspark.sql import SparkSession

@@ -26,7 +26,7 @@ def prepare() -> str:
         raise SparkMissing(f"{', '.join(missing)} missing: pip install 'penstock[spark]'")
     import pyspark
 
-    from penstock.pipeline import java_archive, jvm, session
+    from penstock.pipeline.spark import java_archive, jvm, session
     from penstock.testing.java import JavaMissingError, find_java
     from penstock.testing.spark_connector import CONNECTOR_VERSION, connector_jars
 

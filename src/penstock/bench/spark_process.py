@@ -130,7 +130,7 @@ class SparkProcess:
 
 
 def _environment(scratch: Path) -> Mapping[str, str]:
-    from penstock.pipeline import java_archive
+    from penstock.pipeline.spark import java_archive
 
     return {
         **os.environ,

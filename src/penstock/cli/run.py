@@ -23,8 +23,8 @@ from penstock.cli.options import AsJson, BootstrapServer, examples
 from penstock.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from penstock.pipeline.declaration.spec_file import PipelineFile
     from penstock.pipeline.run_settings import Event, RunSettings
-    from penstock.pipeline.spec_file import PipelineFile
 
 EPILOG: Final = (
     examples(
@@ -67,9 +67,9 @@ def run(
 def _run(
     file: Path, once: bool, master: str | None, checkpoint: str | None, bootstrap_server: str | None, as_json: bool
 ) -> None:
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
     from penstock.pipeline.failure import PipelineFailed
     from penstock.pipeline.run_settings import RunSettings
-    from penstock.pipeline.spec_errors import InvalidPipeline
 
     with _shown(as_json) as report:
         settings = RunSettings(
@@ -104,9 +104,9 @@ def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
 
 def _run_file(file: Path, settings: RunSettings) -> None:
     from penstock.client.addresses import DEFAULT_DATA_DIR
-    from penstock.pipeline.engine_client import find_engine
-    from penstock.pipeline.hosting import can_be_hosted
-    from penstock.pipeline.spec_file import load_pipeline
+    from penstock.pipeline.declaration.spec_file import load_pipeline
+    from penstock.pipeline.engine.client import find_engine
+    from penstock.pipeline.engine.hosting import can_be_hosted
 
     pipeline = load_pipeline(file)
     if settings.master is None and can_be_hosted(pipeline.spec) and find_engine(DEFAULT_DATA_DIR) is not None:
@@ -124,7 +124,7 @@ def _run_file(file: Path, settings: RunSettings) -> None:
 def _check_sql(pipeline: PipelineFile, spark: Any) -> None:
     """Before anything is connected to: a mistake is told with its place in the file."""
     from penstock.pipeline.analysis import check_with_spark
-    from penstock.pipeline.spec_errors import InvalidPipeline
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
 
     found = check_with_spark(pipeline.spec, spark, pipeline.origin, pipeline.directory)
     if found.problems:
@@ -133,8 +133,8 @@ def _check_sql(pipeline: PipelineFile, spark: Any) -> None:
 
 def _run_in_engine(pipeline: PipelineFile, settings: RunSettings) -> None:
     from penstock.client.addresses import DEFAULT_DATA_DIR
-    from penstock.pipeline.engine_client import run_in_engine
-    from penstock.pipeline.hosting import packed, packed_settings
+    from penstock.pipeline.engine.client import run_in_engine
+    from penstock.pipeline.engine.hosting import packed, packed_settings
 
     reasons = ["the pipeline failed"]
 

@@ -73,11 +73,11 @@ def _asking(stop: threading.Event) -> Callable[[int, FrameType | None], None]:
 
 def _serve(data_dir: Path, broker: BrokerProcess, stop: threading.Event, as_json: bool) -> None:
     try:
-        from penstock.pipeline.engine import Engine, EngineInUse
-        from penstock.pipeline.hosting import host
-        from penstock.pipeline.java import JavaMissingError
-        from penstock.pipeline.jvm import JvmError
-        from penstock.pipeline.session import SparkSettings, end_jvm, start
+        from penstock.pipeline.engine.hosting import host
+        from penstock.pipeline.engine.server import Engine, EngineInUse
+        from penstock.pipeline.spark.java import JavaMissingError
+        from penstock.pipeline.spark.jvm import JvmError
+        from penstock.pipeline.spark.session import SparkSettings, end_jvm, start
     except ModuleNotFoundError as missing:
         raise CommandError(_REQUIREMENT, ExitCode.MISSING_REQUIREMENT) from missing
     try:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.pipeline.analysis import Findings
-    from penstock.pipeline.spec import PipelineSpec
-    from penstock.pipeline.spec_errors import Problem
+    from penstock.pipeline.declaration.spec import PipelineSpec
+    from penstock.pipeline.declaration.spec_errors import Problem
 
 EPILOG: Final = (
     examples(
@@ -57,7 +57,7 @@ def validate(
     """Check a pipeline file or program without running it."""
     try:
         if schema:
-            from penstock.pipeline.spec_schema import json_schema
+            from penstock.pipeline.declaration.spec_schema import json_schema
 
             print(json.dumps(json_schema(), indent=2))
             return
@@ -71,7 +71,7 @@ def validate(
 
 
 def _validate(file: Path, no_sql: bool, as_json: bool) -> None:
-    from penstock.pipeline.spec_errors import InvalidPipeline
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
 
     try:
         if file.suffix == ".py":
@@ -89,7 +89,7 @@ def _validate(file: Path, no_sql: bool, as_json: bool) -> None:
 
 def _check_file(file: Path, no_sql: bool) -> tuple[PipelineSpec, Findings]:
     from penstock.pipeline.analysis import Findings, check_with_spark
-    from penstock.pipeline.spec_file import load_pipeline
+    from penstock.pipeline.declaration.spec_file import load_pipeline
 
     pipeline = load_pipeline(file)
     if no_sql:
@@ -105,8 +105,8 @@ def _check_program(file: Path, no_sql: bool) -> tuple[PipelineSpec, Findings]:
         raise CommandError(f"{file}: cannot be read: no such file", ExitCode.INVALID_PIPELINE)
     from penstock.pipeline.analysis import check_plan_with_spark
     from penstock.pipeline.api import ProgramChecked, checking
-    from penstock.pipeline.spark_messages import quiet_pyspark
-    from penstock.pipeline.spec_errors import InvalidPipeline
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
+    from penstock.pipeline.spark.messages import quiet_pyspark
 
     with contextlib.ExitStack() as stack, quiet_pyspark(), checking(lambda: stack.enter_context(_session())) as checked:
         sys.path.insert(0, str(file.resolve().parent))
@@ -129,7 +129,7 @@ def _check_program(file: Path, no_sql: bool) -> tuple[PipelineSpec, Findings]:
 
 def _program_problem(file: Path, failure: BaseException) -> Problem:
     """The innermost line of the program itself, and Spark's words if it was Spark that objected."""
-    from penstock.pipeline.spec_errors import Problem
+    from penstock.pipeline.declaration.spec_errors import Problem
 
     line = getattr(failure, "lineno", None) or 0
     trace = failure.__traceback__
@@ -143,7 +143,7 @@ def _program_problem(file: Path, failure: BaseException) -> Problem:
 def _words(failure: BaseException) -> str:
     from pyspark.errors import PySparkException
 
-    from penstock.pipeline.spark_messages import explain_sql
+    from penstock.pipeline.spark.messages import explain_sql
 
     if isinstance(failure, PySparkException):
         return explain_sql(failure).message
@@ -161,9 +161,9 @@ def _code(failure: Exception) -> ExitCode:
 @contextlib.contextmanager
 def _session() -> Iterator[SparkSession]:
     """A session on this machine that is used for nothing but its parser and its analyzer."""
-    from penstock.pipeline.java import JavaMissingError
-    from penstock.pipeline.jvm import JvmError
-    from penstock.pipeline.session import SparkSettings, start
+    from penstock.pipeline.spark.java import JavaMissingError
+    from penstock.pipeline.spark.jvm import JvmError
+    from penstock.pipeline.spark.session import SparkSettings, start
 
     if sys.stderr.isatty():
         print("penstock: starting Spark to check the SQL (--no-sql leaves it out)", file=sys.stderr)
@@ -207,7 +207,7 @@ def _report(
 
 
 def _summary(spec: PipelineSpec) -> str:
-    from penstock.pipeline.guarantee import Kept, verdict
+    from penstock.pipeline.declaration.guarantee import Kept, verdict
 
     found = verdict(spec.sink, spec.guarantee)
     assert isinstance(found, Kept)  # a refused guarantee has ended the check

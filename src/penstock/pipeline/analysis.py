@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from penstock.pipeline.event_time import with_event_time
-from penstock.pipeline.function_reference import FunctionMissing, argument_count, load_function
-from penstock.pipeline.output_mode import output_mode
-from penstock.pipeline.sink_spec import FileSink, FunctionSink, TableSink, TopicSink
-from penstock.pipeline.source_spec import AnySource, FileSource, TableSource
-from penstock.pipeline.spark_messages import explain_sql, first_sentence, no_such, quiet_pyspark
-from penstock.pipeline.spec import SOLE_SOURCE, PipelineSpec
-from penstock.pipeline.spec_errors import KeyPath, Origin, Problem
-from penstock.pipeline.transform_chain import NotADataFrame, apply_step, last_name
-from penstock.pipeline.transform_spec import PythonStep, SqlStep
+from penstock.pipeline.declaration.function_reference import FunctionMissing, argument_count, load_function
+from penstock.pipeline.declaration.sink_spec import FileSink, FunctionSink, TableSink, TopicSink
+from penstock.pipeline.declaration.source_spec import AnySource, FileSource, TableSource
+from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineSpec
+from penstock.pipeline.declaration.spec_errors import KeyPath, Origin, Problem
+from penstock.pipeline.declaration.transform_spec import PythonStep, SqlStep
+from penstock.pipeline.rows.event_time import with_event_time
+from penstock.pipeline.rows.output_mode import output_mode
+from penstock.pipeline.rows.transform_chain import NotADataFrame, apply_step, last_name
+from penstock.pipeline.spark.messages import explain_sql, first_sentence, no_such, quiet_pyspark
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException

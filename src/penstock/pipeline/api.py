@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from penstock.pipeline.declaration.guarantee import refusals
+from penstock.pipeline.declaration.source_spec import AnySource, Source
+from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
+from penstock.pipeline.declaration.spec_errors import InvalidPipeline, KeyPath, Problem, explain, key_text, may_be_shown
+from penstock.pipeline.declaration.spec_values import Guarantee
 from penstock.pipeline.endpoints import Endpoint, PythonSink
-from penstock.pipeline.guarantee import refusals
-from penstock.pipeline.source_spec import AnySource, Source
-from penstock.pipeline.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
-from penstock.pipeline.spec_errors import InvalidPipeline, KeyPath, Problem, explain, key_text, may_be_shown
-from penstock.pipeline.spec_values import Guarantee
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,11 +19,11 @@ from penstock.client.bootstrap import embedded_broker, require_listener
 from penstock.client.errors import BrokerUnreachable, ClientError, InvalidClientSetting, TopicExists
 from penstock.client.wire import WIRE_SETTING_NAMES, WireClient
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.choice import nearest
+from penstock.pipeline.declaration.choice import nearest
+from penstock.pipeline.declaration.sink_spec import TopicSink
+from penstock.pipeline.declaration.source_spec import AnySource, TopicSource
+from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
-from penstock.pipeline.sink_spec import TopicSink
-from penstock.pipeline.source_spec import AnySource, TopicSource
-from penstock.pipeline.spec import PipelineHead, PipelineSpec
 from penstock.protocol.error_codes import BrokerError
 
 _KAFKA: Final = "kafka."

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.declaration.source_spec import AnySource, FileSource, TopicSource
 from penstock.pipeline.failure import PipelineFailed, judge
-from penstock.pipeline.source_spec import AnySource, FileSource, TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

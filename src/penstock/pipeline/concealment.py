@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from penstock.pipeline.sink_spec import FileSink, TableSink, TopicSink
-from penstock.pipeline.source_spec import FileSource, TableSource, TopicSource
-from penstock.pipeline.spec import PipelineSpec
+from penstock.pipeline.declaration.sink_spec import FileSink, TableSink, TopicSink
+from penstock.pipeline.declaration.source_spec import FileSource, TableSource, TopicSource
+from penstock.pipeline.declaration.spec import PipelineSpec
 
 _SECRET_NAME: Final = re.compile(
     r"password|passphrase|secret|token|jaas|credential|(?:^|\.)key$|keystore", re.IGNORECASE

@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.sinks.errors import error_in
-from penstock.pipeline.spark_messages import first_sentence
+from penstock.pipeline.spark.messages import first_sentence
 
 BAD_ROW: Final = "PENSTOCK_BAD_ROW"
 """Begins the message of a batch that stopped at a bad row; JSON with its position and the reason follows."""

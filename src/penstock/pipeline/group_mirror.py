@@ -15,7 +15,7 @@ from typing import Final
 from penstock.client.errors import ClientError
 from penstock.client.wire import WIRE_SETTING_NAMES, CommittedOffset, TopicPartition, WireClient
 from penstock.core.errors import ProtocolError
-from penstock.pipeline.source_spec import TopicSource
+from penstock.pipeline.declaration.source_spec import TopicSource
 from penstock.protocol.error_codes import BrokerError
 
 logger = logging.getLogger(__name__)

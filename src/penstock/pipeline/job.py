@@ -22,23 +22,23 @@ from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.brokers import Brokers, check_source
 from penstock.pipeline.checkpoint import Checkpoint, streams_of
 from penstock.pipeline.concealment import concealed, secrets_of
-from penstock.pipeline.dead_letters import joined
+from penstock.pipeline.declaration.function_reference import FunctionMissing
+from penstock.pipeline.declaration.source_spec import AnySource, TopicSource
+from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed, judge
-from penstock.pipeline.function_reference import FunctionMissing
 from penstock.pipeline.group_mirror import GroupMirror
 from penstock.pipeline.locations import checkpoint_of, located, located_source
-from penstock.pipeline.one_pass import in_one_pass
-from penstock.pipeline.output_mode import output_mode
 from penstock.pipeline.progress import BatchProgress
+from penstock.pipeline.rows.dead_letters import joined
+from penstock.pipeline.rows.one_pass import in_one_pass
+from penstock.pipeline.rows.output_mode import output_mode
+from penstock.pipeline.rows.source_rows import OnBadRow, source_rows
+from penstock.pipeline.rows.source_schema import source_schema
+from penstock.pipeline.rows.transform_chain import NotADataFrame, apply_transform
 from penstock.pipeline.run_settings import Event, RunSettings, current_settings
 from penstock.pipeline.sinks.start import SinkStart, prepared
-from penstock.pipeline.source_rows import OnBadRow, source_rows
-from penstock.pipeline.source_schema import source_schema
-from penstock.pipeline.source_spec import AnySource, TopicSource
-from penstock.pipeline.spark_messages import explain_sql, quiet_pyspark
-from penstock.pipeline.spec import PipelineHead, PipelineSpec
+from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark
 from penstock.pipeline.supervisor import Supervisor, failure_text
-from penstock.pipeline.transform_chain import NotADataFrame, apply_transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,9 +76,9 @@ def open_session(head: PipelineHead, settings: RunSettings | None = None) -> Spa
 
 
 def _own_spark(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
-    from penstock.pipeline.java import JavaMissingError
-    from penstock.pipeline.jvm import JvmError
-    from penstock.pipeline.session import SparkSettings, start
+    from penstock.pipeline.spark.java import JavaMissingError
+    from penstock.pipeline.spark.jvm import JvmError
+    from penstock.pipeline.spark.session import SparkSettings, start
 
     try:
         return start(SparkSettings(name=name, master=master, log_level="OFF", conf=conf))

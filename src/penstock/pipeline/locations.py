@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 
 from penstock.client.addresses import DEFAULT_DATA_DIR
-from penstock.pipeline.sink_spec import FileSink, TableSink
-from penstock.pipeline.source_spec import AnySource, FileSource, TableSource
-from penstock.pipeline.spec import PipelineHead, PipelineSpec
+from penstock.pipeline.declaration.sink_spec import FileSink, TableSink
+from penstock.pipeline.declaration.source_spec import AnySource, FileSource, TableSource
+from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _SQLITE: Final = "sqlite:///"

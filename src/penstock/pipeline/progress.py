@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.pipeline.dead_letters import METRIC as DEAD_LETTER_METRIC
-from penstock.pipeline.source_rows import DROPPED_METRIC_PREFIX
+from penstock.pipeline.rows.dead_letters import METRIC as DEAD_LETTER_METRIC
+from penstock.pipeline.rows.source_rows import DROPPED_METRIC_PREFIX
 from penstock.pipeline.topics.errors import TopicSourceError
 from penstock.pipeline.topics.offsets import Offsets, TopicPartition, by_topic, decode, lag
 

@@ -18,7 +18,7 @@ from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import SPARK_HAS_ENDED, Judgement, PipelineFailed, judge
 from penstock.pipeline.progress import BatchProgress, Tally
 from penstock.pipeline.run_settings import Event, RunSettings
-from penstock.pipeline.spark_messages import explain_sql, quiet_pyspark
+from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

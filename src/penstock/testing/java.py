@@ -1,4 +1,4 @@
-"""Jars fetched by their Maven coordinates, for the Java that `penstock.pipeline.java` finds.
+"""Jars fetched by their Maven coordinates, for the Java that `penstock.pipeline.spark.java` finds.
 
 Owns the cache of jars. It must never know what the jars are for.
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-from penstock.pipeline.java import JavaMissingError, JavaRuntime, cache_dir, find_java, parse_java_version
+from penstock.pipeline.spark.java import JavaMissingError, JavaRuntime, cache_dir, find_java, parse_java_version
 
 __all__ = [
     "Artifact",

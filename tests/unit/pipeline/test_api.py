@@ -71,7 +71,8 @@ def test_importing_penstock_brings_neither_pydantic_nor_spark() -> None:
 
 
 def test_the_model_is_checked_without_spark() -> None:
-    program = "import sys, penstock.pipeline.spec_file; print([m for m in ('pyspark', 'py4j') if m in sys.modules])"
+    module = "penstock.pipeline.declaration.spec_file"
+    program = f"import sys, {module}; print([m for m in ('pyspark', 'py4j') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from penstock.pipeline.concealment import concealed, secrets_of
-from penstock.pipeline.spec import PipelineSpec
+from penstock.pipeline.declaration.spec import PipelineSpec
 
 
 def test_passwords_do_not_show() -> None:

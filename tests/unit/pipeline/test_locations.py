@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.pipeline.hosting import can_be_hosted, packed
+from penstock.pipeline.declaration.sink_spec import FileSink
+from penstock.pipeline.declaration.source_spec import FileSource, TableSource
+from penstock.pipeline.declaration.spec import PipelineSpec
+from penstock.pipeline.engine.hosting import can_be_hosted, packed
 from penstock.pipeline.locations import absolute_path, absolute_url, checkpoint_of, located
-from penstock.pipeline.sink_spec import FileSink
-from penstock.pipeline.source_spec import FileSource, TableSource
-from penstock.pipeline.spec import PipelineSpec
 
 HERE = Path("/somewhere")
 SPEC = PipelineSpec.model_validate(

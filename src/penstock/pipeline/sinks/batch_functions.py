@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from penstock.pipeline import crash_points
 from penstock.pipeline.checkpoint import Checkpoint
-from penstock.pipeline.dead_letters import DEAD_LETTER
-from penstock.pipeline.spec_values import Guarantee
+from penstock.pipeline.declaration.spec_values import Guarantee
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

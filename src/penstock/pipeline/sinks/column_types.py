@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from penstock.pipeline.dead_letters import DEAD_LETTER
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 from penstock.pipeline.sinks.errors import TableRefused
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.pipeline.declaration.sink_spec import ConsoleSink
 from penstock.pipeline.run_settings import Event
-from penstock.pipeline.sink_spec import ConsoleSink
 from penstock.pipeline.sinks.batch_functions import BatchFunction
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from penstock.client.wire import CommittedOffset, TopicPartition, WireClient
-from penstock.pipeline.dead_letters import record_columns
-from penstock.pipeline.spec_values import Guarantee
+from penstock.pipeline.declaration.spec_values import Guarantee
+from penstock.pipeline.rows.dead_letters import record_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

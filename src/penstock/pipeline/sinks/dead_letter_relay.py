@@ -22,7 +22,7 @@ import pyarrow as pa
 from penstock.client.errors import ProducerFenced
 from penstock.client.wire import CommittedOffset, TopicPartition, WireClient
 from penstock.pipeline import crash_points
-from penstock.pipeline.dead_letters import HEADERS, PIPELINE_HEADER
+from penstock.pipeline.rows.dead_letters import HEADERS, PIPELINE_HEADER
 from penstock.pipeline.sinks import outbox
 from penstock.pipeline.sinks.connections import in_driver
 from penstock.pipeline.sinks.database import Database

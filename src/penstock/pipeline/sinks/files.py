@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.checkpoint import Checkpoint
+from penstock.pipeline.declaration.sink_spec import FileSink
+from penstock.pipeline.declaration.spec_values import Guarantee
 from penstock.pipeline.failure import PipelineFailed
-from penstock.pipeline.sink_spec import FileSink
 from penstock.pipeline.sinks.batch_functions import BatchFunction
-from penstock.pipeline.spec_values import Guarantee
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

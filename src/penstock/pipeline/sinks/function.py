@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipeline.function_reference import argument_count
+from penstock.pipeline.declaration.function_reference import argument_count
 from penstock.pipeline.sinks.batch_functions import BatchFunction
 
 if TYPE_CHECKING:

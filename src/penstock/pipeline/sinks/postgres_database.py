@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from penstock.pipeline.declaration.spec_values import redacted_url
 from penstock.pipeline.sinks.database import Database
 from penstock.pipeline.sinks.errors import (
     DatabaseAccessDenied,
@@ -19,7 +20,6 @@ from penstock.pipeline.sinks.errors import (
     TableSinkError,
     one_line,
 )
-from penstock.pipeline.spec_values import redacted_url
 
 _CHANGED: Final = "the table was changed while the pipeline ran: put back what it had and start again, nothing is lost"
 _VALUE: Final = "a row does not fit its column: convert or filter it in the transform, or widen the column"

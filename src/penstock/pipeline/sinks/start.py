@@ -15,13 +15,13 @@ from penstock.client.wire import WIRE_SETTING_NAMES
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.brokers import Brokers, ensure_topic
 from penstock.pipeline.checkpoint import Checkpoint
-from penstock.pipeline.dead_letters import DEAD_LETTER
+from penstock.pipeline.declaration.function_reference import FunctionMissing, load_function
+from penstock.pipeline.declaration.sink_spec import ConsoleSink, FileSink, FunctionSink, TableSink, TopicSink
+from penstock.pipeline.declaration.spec import EveryInterval, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
-from penstock.pipeline.function_reference import FunctionMissing, load_function
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 from penstock.pipeline.run_settings import RunSettings
-from penstock.pipeline.sink_spec import ConsoleSink, FileSink, FunctionSink, TableSink, TopicSink
 from penstock.pipeline.sinks.batch_functions import BatchFunction, guarded
-from penstock.pipeline.spec import EveryInterval, PipelineSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from penstock.pipeline.dead_letters import DEAD_LETTER
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 from penstock.pipeline.sinks.column_types import Column, arrow_schema, cast_batches, plain_type
 from penstock.pipeline.sinks.errors import TableRefused
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.dead_letters import DEAD_LETTER, record_columns
-from penstock.pipeline.sink_spec import TopicSink
+from penstock.pipeline.declaration.sink_spec import TopicSink
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER, record_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

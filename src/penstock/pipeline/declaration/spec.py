@@ -1,0 +1,224 @@
+"""A pipeline, as its author declares it: the one model behind the YAML files and the Python API.
+
+Owns the top-level keys and what must hold between sources, transform and sink. It must never know where a declaration
+came from (`spec_file.py`, `api.py`), how it runs (`job.py`), or which guarantees hold (`guarantee.py`); and it imports
+no pyspark, so that a file is checked in a blink and without Java.
+
+Invariant: a PipelineSpec never changes, and its repr shows no password.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from penstock.pipeline.declaration.choice import choose_by_key, nearest
+from penstock.pipeline.declaration.sink_spec import Sink, TopicSink
+from penstock.pipeline.declaration.source_spec import AnySource, Source, TableSource, TopicSource
+from penstock.pipeline.declaration.spec_values import (
+    Duration,
+    Expression,
+    Guarantee,
+    PipelineName,
+    Scalar,
+    Settings,
+    SqlName,
+    Text,
+    TopicName,
+    refused,
+)
+from penstock.pipeline.declaration.transform_spec import PythonStep, Transform
+
+SOLE_SOURCE: Final = "source"
+
+
+class DeadLetters(Settings):
+    """Bad rows become records of a topic."""
+
+    dead_letters: TopicName = Field(
+        description="The topic. A record there has the key and value of the bad one, and the reason, the stage and the"
+        " position in the source as headers.",
+        examples=["revenue.dlq"],
+    )
+
+
+class EveryInterval(Settings):
+    """A micro-batch at most this often."""
+
+    interval: Duration = Field(description="The time between the beginnings of micro-batches.", examples=["1 second"])
+
+
+def _word_or(tag: str, model: type[Settings], key: str, words: str) -> Discriminator:
+    by_key = choose_by_key({key: (tag, model)})
+
+    def choose(value: Any) -> str | None:
+        return "a word" if isinstance(value, str) else by_key(value)
+
+    return Discriminator(
+        choose,
+        custom_error_type="choice",
+        custom_error_message=f"expected {words} or {{{key}: ...}}",
+    )
+
+
+OnError = Annotated[
+    Annotated[Literal["stop", "drop"], Tag("a word")] | Annotated[DeadLetters, Tag("on_error by dead_letters")],
+    _word_or("on_error by dead_letters", DeadLetters, "dead_letters", "stop, drop"),
+]
+Trigger = Annotated[
+    Annotated[Literal["available_now", "once"], Tag("a word")] | Annotated[EveryInterval, Tag("trigger by interval")],
+    _word_or("trigger by interval", EveryInterval, "interval", "available_now"),
+]
+
+
+class PipelineHead(Settings):
+    """What is said of a pipeline as a whole. A program says this first, and the rest call by call."""
+
+    name: PipelineName = Field(
+        description="Names the pipeline's consumer group, its transactions and its checkpoint. Two runs with one name"
+        " are the same pipeline: the later one takes over.",
+        examples=["revenue"],
+    )
+    guarantee: Guarantee = Field(
+        default="at_least_once", description="What a crash may do to the rows in flight; see docs/pipelines.md."
+    )
+    on_error: OnError = Field(
+        default="stop",
+        description="What happens to a row that does not parse or breaks `expect`: the pipeline stops before anything"
+        " of its micro-batch is written, or the row is dropped and counted, or it goes to a topic.",
+        examples=[{"dead_letters": "revenue.dlq"}],
+    )
+    trigger: Trigger | None = Field(
+        default=None,
+        description="How often micro-batches run. Without it: as soon as there are rows. available_now (or once) takes"
+        " what is there and stops.",
+        examples=[{"interval": "1 second"}],
+    )
+    output_mode: Literal["append", "update", "complete"] | None = Field(
+        default=None,
+        description="Which rows of an aggregation are written. Without it: the changed ones (update) for an upsert and"
+        " the console, those that will not change any more (append) otherwise.",
+    )
+    bootstrap_servers: Text | None = Field(
+        default=None,
+        description="The brokers. Without it: --bootstrap-server of the command, else the embedded broker.",
+        examples=["localhost:9092"],
+    )
+    checkpoint: Text | None = Field(
+        default=None,
+        description="The directory of the pipeline's progress and state. Without it: .penstock/checkpoints/NAME.",
+    )
+    spark: dict[str, Scalar] = Field(
+        default_factory=dict,
+        description="Settings of Spark for this pipeline.",
+        examples=[{"spark.sql.shuffle.partitions": 4}],
+    )
+
+    @model_validator(mode="after")
+    def _check_spark(self) -> Self:
+        for name in self.spark:
+            if not name.startswith("spark."):
+                raise refused(f"spark.{name}", f"settings of Spark begin with 'spark.' (did you mean 'spark.{name}'?)")
+        return self
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        return self.on_error.dead_letters if isinstance(self.on_error, DeadLetters) else None
+
+
+class PipelineSpec(PipelineHead):
+    """From sources through a transform to a sink, with a delivery guarantee."""
+
+    source: Source | None = Field(default=None, description="The one source; SQL calls it `source`.")
+    sources: dict[SqlName, Source] | None = Field(
+        default=None, min_length=1, description="Several sources, by the names that SQL calls them."
+    )
+    transform: Transform = Field(
+        default=(),
+        description="A SQL query, or a list of steps, of which each may use the sources and the steps before it. The"
+        " last one's rows go to the sink. Without it, rows pass as they are.",
+    )
+    expect: dict[Text, Expression] = Field(
+        default_factory=dict,
+        description="Rule names and the SQL conditions that every row of `source` must meet. With `sources`, each has"
+        " its own.",
+        examples=[{"positive amount": "amount > 0"}],
+    )
+    sink: Sink = Field(description="Where the rows go.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.source is None) == (self.sources is None):
+            raise refused("sources" if self.source is not None else "source", "give either source or sources")
+        if self.expect:
+            self._check_expect()
+        if all(source.static for source in self.all_sources.values()):
+            raise refused(
+                self._source_key(), "nothing here goes on arriving: a pipeline needs a topic or files to read"
+            )
+        self._check_steps()
+        self._check_loops()
+        return self
+
+    def _check_expect(self) -> None:
+        if self.sources is not None:
+            raise refused("expect", "with several sources, each has its own: sources.NAME.expect")
+        if isinstance(self.source, TableSource):
+            raise refused("expect", "a table is not checked row by row; remove it")
+        if self.source is not None and self.source.expect:
+            raise refused("expect", "is given here and in source; once is enough")
+
+    def _check_steps(self) -> None:
+        known = list(self.all_sources)
+        for index, step in enumerate(self.transform):
+            if isinstance(step, PythonStep):
+                for name in step.inputs or ():
+                    if name not in known:
+                        raise refused(f"transform.{index}.inputs", _no_such_rows(name, known))
+            name = self.step_name(index)
+            if name in known:
+                raise refused(
+                    f"transform.{index}", f"the name {name!r} is taken; steps and sources need different ones"
+                )
+            known.append(name)
+
+    def _check_loops(self) -> None:
+        read = [source for source in self.all_sources.values() if isinstance(source, TopicSource)]
+        written = {"sink.topic": self.sink.topic} if isinstance(self.sink, TopicSink) else {}
+        if isinstance(self.on_error, DeadLetters):
+            if self.on_error.dead_letters in written.values():
+                raise refused("on_error.dead_letters", "is the topic of the sink; bad rows need one of their own")
+            written["on_error.dead_letters"] = self.on_error.dead_letters
+        for key, topic in written.items():
+            if any(_reads(source, topic) for source in read):
+                raise refused(key, f"the pipeline reads {topic!r} and would feed itself for ever; name another topic")
+
+    def _source_key(self) -> str:
+        return "source" if self.sources is None else "sources"
+
+    @property
+    def all_sources(self) -> dict[str, AnySource]:
+        """The sources by their names in SQL, each with its own expectations."""
+        if self.sources is not None:
+            return dict(self.sources)
+        assert self.source is not None  # _check has seen to it
+        if self.expect and not isinstance(self.source, TableSource):
+            return {SOLE_SOURCE: self.source.model_copy(update={"expect": self.expect})}
+        return {SOLE_SOURCE: self.source}
+
+    def step_name(self, index: int) -> str:
+        return self.transform[index].name or f"step_{index + 1}"
+
+
+def _reads(source: TopicSource, topic: str) -> bool:
+    if source.topic_pattern is not None:
+        return re.fullmatch(source.topic_pattern, topic) is not None
+    return topic in (source.topic or ())
+
+
+def _no_such_rows(name: str, known: list[str]) -> str:
+    resembled = nearest(name, known)
+    hint = f" (did you mean {resembled!r}?)" if resembled else ""
+    return f"no source or earlier step is called {name!r}; there are {', '.join(known)}{hint}"

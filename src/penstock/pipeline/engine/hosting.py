@@ -1,0 +1,66 @@
+"""Pipelines in the engine of `penstock up`: how one travels there, and how it is run beside others.
+
+A pipeline travels as its declaration, with environment variables already replaced by the one who asked. One that calls
+functions of the author's is not taken: modules of two pipelines would meet under one name in the engine's process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.declaration.sink_spec import FunctionSink
+from penstock.pipeline.declaration.spec import PipelineSpec
+from penstock.pipeline.declaration.transform_spec import PythonStep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.pipeline.engine.server import Host, Run
+    from penstock.pipeline.run_settings import RunSettings
+
+
+def can_be_hosted(spec: PipelineSpec) -> bool:
+    return not isinstance(spec.sink, FunctionSink) and not any(isinstance(step, PythonStep) for step in spec.transform)
+
+
+def packed(spec: PipelineSpec) -> dict[str, Any]:
+    """The declaration as JSON that `PipelineSpec` reads again."""
+    return spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def packed_settings(settings: RunSettings) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": settings.bootstrap_servers,
+        "checkpoint": settings.checkpoint,
+        "once": settings.once,
+    }
+
+
+def host(spark: SparkSession) -> Host:
+    """For `Engine`: runs pipelines in sessions of this Spark."""
+    from penstock.pipeline.api import PipelinePlan
+    from penstock.pipeline.failure import PipelineFailed
+    from penstock.pipeline.job import run_pipeline
+    from penstock.pipeline.run_settings import RunSettings
+
+    def run_hosted(spec: dict[str, Any], options: dict[str, Any], run: Run) -> int:
+        declared = PipelineSpec.model_validate(spec)
+        settings = RunSettings(
+            directory=run.directory,
+            bootstrap_servers=options.get("bootstrap_servers"),
+            checkpoint=options.get("checkpoint"),
+            once=bool(options.get("once")),
+            report=run.report,
+            stop=run.stop,
+            spark=spark,
+        )
+        try:
+            run_pipeline(PipelinePlan(declared, Path(run.directory)), settings)
+        except PipelineFailed as failure:
+            run.report({"event": "failed", "pipeline": run.name, "reason": str(failure)})
+            return int(failure.exit_code)
+        return int(ExitCode.OK)
+
+    return run_hosted

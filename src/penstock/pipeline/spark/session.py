@@ -1,0 +1,284 @@
+"""Starts Spark: on this machine with settings chosen for one machine, or against a cluster that somebody runs.
+
+Owns the settings, each with its reason, and the order of a start: the zygote of the Python workers and the JVM first,
+so that both work while this process imports pyspark. It must never know pipelines.
+
+Invariant: what a caller sets in `conf` wins over every choice made here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.pipeline.spark import java_archive
+from penstock.pipeline.spark.java import JavaRuntime, find_java
+from penstock.pipeline.spark.jvm import Gateway, Jvm, JvmError, jvm_options, pyspark_home
+from penstock.pipeline.spark.worker_zygote import SOCKET_VARIABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASK_ATTEMPTS: Final = 4  # as on a cluster; plain local[N] gives up at a task's first failure
+_MEMORY_MB_LEAST: Final = 1024
+_MEMORY_MB_MOST: Final = 4096
+_JVM_HEAD_START_S: Final = 5
+_JVM_EXIT_TIMEOUT_S: Final = 600  # one that writes a class archive takes minutes on a busy machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How Spark is started. Everything but the name has a default that suits one machine."""
+
+    name: str
+    master: str | None = None  # None: this machine, all cores
+    ui: bool = False  # Spark's own web pages
+    driver_memory: str | None = None  # None: a quarter of the machine's, 1 to 4 GB
+    log_level: str = "ERROR"
+    log_file: Path | None = None  # None: standard error
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        return self.master is None or self.master == "local" or self.master.startswith("local[")
+
+
+def start_session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """A session with the defaults of SparkSettings."""
+    return start(SparkSettings(name=name, master=master, conf=conf or {}))
+
+
+def start(settings: SparkSettings) -> SparkSession:
+    """Raises JavaMissingError or JvmError, each with one line for a person."""
+    if settings.is_local:
+        return _start_local(settings)
+    return _start_on_cluster(settings)
+
+
+def local_conf(settings: SparkSettings) -> dict[str, str]:
+    """Spark's settings for a session on this machine."""
+    cores = os.cpu_count() or 1
+    return {
+        "spark.app.name": settings.name,
+        "spark.master": settings.master or f"local[{cores},{TASK_ATTEMPTS}]",
+        **_everywhere(settings),
+        # Nothing of a session on one machine should be reachable from another, nor depend on how its name resolves.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # One small task per core; the default of 200 makes 200 state stores. A checkpoint remembers its own number.
+        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        # Python workers talk over unix sockets: an exchange over TCP waits some 40 ms for a delayed acknowledgement.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # The default checkpoint files fork a dozen processes for each batch, to set permissions and links.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        # Hadoop's local file system already keeps a checksum beside each file, and verifies it.
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        **settings.conf,
+    }
+
+
+def cluster_conf(settings: SparkSettings) -> dict[str, str]:
+    """Only what makes sense on machines that are not ours. Executors need penstock installed, as they do anyway."""
+    memory = {"spark.driver.memory": settings.driver_memory} if settings.driver_memory else {}
+    return {
+        "spark.app.name": settings.name,
+        **({"spark.master": settings.master} if settings.master else {}),
+        **_everywhere(settings),
+        # A stage that is run again would write to a transaction what it has written before, and pyspark does not tell
+        # tasks that they are a second attempt of their stage. The whole micro-batch is tried again instead.
+        "spark.stage.maxConsecutiveAttempts": "1",
+        **memory,
+        **settings.conf,
+    }
+
+
+def _everywhere(settings: SparkSettings) -> dict[str, str]:
+    return {
+        # Timestamps mean the same on every machine.
+        "spark.sql.session.timeZone": "UTC",
+        # toPandas and createDataFrame in whole columns.
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Workers are forked from a process that has imported what they need, and its garbage collector leaves that be.
+        "spark.python.daemon.module": "penstock.pipeline.spark.worker_daemon",
+        "spark.python.worker.reuse": "true",
+        # State outgrows the JVM's heap; a batch then writes its changes and not whole snapshots.
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.ui.enabled": "true" if settings.ui else "false",
+        # The progress that people see is ours.
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def default_driver_memory() -> str:
+    total_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1024 * 1024)
+    return f"{min(max(total_mb // 4, _MEMORY_MB_LEAST), _MEMORY_MB_MOST)}m"
+
+
+# py4j has one gateway for a process, so a process has one JVM; sessions may follow each other in it.
+_running: _LocalRuntime | None = None
+
+
+@dataclass(slots=True)
+class _LocalRuntime:
+    """The processes behind local sessions of this process, and their directory."""
+
+    directory: Path
+    zygote: subprocess.Popen[bytes]
+    java: JavaRuntime
+    jvm: Jvm
+    archive: Path
+
+    def await_gateway(self, settings: SparkSettings, conf: Mapping[str, str]) -> Gateway:
+        """A JVM that does not start with a class archive is started again without."""
+        try:
+            return self.jvm.gateway()
+        except JvmError:
+            if not java_archive.archive_options(self.java, self.archive):
+                raise
+        java_archive.discard(self.archive)
+        self.jvm = _start_jvm(settings, conf, self.java, self.archive, self.directory)
+        return self.jvm.gateway()
+
+    def end(self) -> None:
+        """At exit of this process: both processes end with the pipes that we hold; the directory is ours to remove.
+
+        The JVM goes first, and is given a moment: it complains about workers that end before it does.
+        """
+        global _running  # noqa: PLW0603 (one per process, as py4j's gateway is)
+        if _running is self:
+            _running = None
+        for process in (self.jvm.process, self.zygote):
+            assert process.stdin is not None
+            process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_JVM_HEAD_START_S)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        java_archive.make_in_background(self.archive)
+
+
+def _start_local(settings: SparkSettings) -> SparkSession:
+    global _running  # noqa: PLW0603 (one per process, as py4j's gateway is)
+    conf = local_conf(settings)
+    if _running is None:
+        _running = _launch(settings, conf)
+        atexit.register(_running.end)
+        _connect(_running.await_gateway(settings, conf))
+    from pyspark.sql import SparkSession
+
+    # In this process's environment, because pyspark takes the interpreter of workers from there and nowhere else.
+    os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"] = str(_running.directory / "python3")
+    session = SparkSession.builder.config(map={**conf}).getOrCreate()
+    _accept_end_of_updates(session)
+    return session
+
+
+def _accept_end_of_updates(session: SparkSession) -> None:
+    """pyspark's server of accumulator updates calls it an error, with a traceback, when Spark stops and hangs up."""
+    server: Any = session.sparkContext._accumulatorServer
+    report = server.handle_error
+
+    def handle_error(request: object, client_address: object) -> None:
+        if not isinstance(sys.exception(), EOFError):
+            report(request, client_address)
+
+    server.handle_error = handle_error
+
+
+def _launch(settings: SparkSettings, conf: Mapping[str, str]) -> _LocalRuntime:
+    java = find_java()
+    options = jvm_options(java, settings.driver_memory or default_driver_memory())
+    archive = java_archive.archive_path(java, options, pyspark_home() / "jars")
+    directory = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
+    zygote = _start_zygote(directory / "zygote")
+    shim = directory / "python3"
+    script = Path(__file__).with_name("worker_shim.py")
+    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS {shlex.quote(str(script))} "$@"\n')
+    shim.chmod(0o700)
+    return _LocalRuntime(directory, zygote, java, _start_jvm(settings, conf, java, archive, directory), archive)
+
+
+def _start_jvm(
+    settings: SparkSettings, conf: Mapping[str, str], java: JavaRuntime, archive: Path, directory: Path
+) -> Jvm:
+    options = jvm_options(java, settings.driver_memory or default_driver_memory())
+    return Jvm.start(
+        java,
+        options=[*options, *java_archive.archive_options(java, archive), *_logging_options(settings)],
+        conf=conf,
+        environment={SOCKET_VARIABLE: str(directory / "zygote"), "PYSPARK_PYTHON": str(directory / "python3")},
+    )
+
+
+def _start_zygote(socket_path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 (this interpreter)
+        [sys.executable, "-P", "-m", "penstock.pipeline.spark.worker_zygote", str(socket_path)],
+        stdin=subprocess.PIPE,
+        # Every worker must hash alike, or rows with one key go to two places; Spark sets the same default.
+        env={**os.environ, "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")},
+        # ctrl-C is for the driver, which then ends its workers in good order.
+        start_new_session=True,
+    )
+
+
+def _logging_options(settings: SparkSettings) -> list[str]:
+    options = [
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+        f"-Dpenstock.log.level={settings.log_level.lower()}",
+    ]
+    if settings.log_file is not None:
+        path = settings.log_file.absolute()
+        options += ["-Dpenstock.log.to=file", f"-Dpenstock.log.file={path}", "-Dpenstock.log.stopping.level=info"]
+    return options
+
+
+def _connect(gateway: Gateway) -> None:
+    """Makes pyspark use our JVM in place of one that it would start."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    told = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
+    os.environ.update(told)
+    try:
+        connected = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in told:
+            del os.environ[name]
+    SparkContext._ensure_initialized(gateway=connected)
+
+
+def end_jvm() -> None:
+    """Ends the processes behind this process's local sessions and waits. No session can be started afterwards."""
+    if _running is None:
+        return
+    runtime = _running
+    atexit.unregister(runtime.end)
+    runtime.end()
+    runtime.jvm.process.wait(_JVM_EXIT_TIMEOUT_S)
+    runtime.zygote.wait(_JVM_EXIT_TIMEOUT_S)
+
+
+def _start_on_cluster(settings: SparkSettings) -> SparkSession:
+    """With pyspark's own launcher: a cluster's settings live in the SPARK_HOME and SPARK_CONF_DIR that it reads."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "JAVA_HOME" not in os.environ:
+        os.environ["JAVA_HOME"] = str(find_java().home)
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.config(map={**cluster_conf(settings)}).getOrCreate()
+    session.sparkContext.setLogLevel(settings.log_level)
+    return session

@@ -1,0 +1,135 @@
+"""The settings of a session and the command line of its JVM, without starting either."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.pipeline.spark import java_archive, session
+from penstock.pipeline.spark.java import JavaRuntime
+from penstock.pipeline.spark.jvm import Gateway, class_path, jvm_options
+from penstock.pipeline.spark.session import SparkSettings, cluster_conf, local_conf
+
+JAVA_17 = JavaRuntime(Path("/java17"), 17)
+JAVA_25 = JavaRuntime(Path("/java25"), 25)
+
+
+def test_this_machine_is_the_default_and_retries_tasks() -> None:
+    assert local_conf(SparkSettings(name="p"))["spark.master"] == f"local[{os.cpu_count()},4]"
+
+
+def test_what_the_caller_sets_wins() -> None:
+    settings = SparkSettings(name="p", conf={"spark.sql.shuffle.partitions": "7", "spark.ui.enabled": "true"})
+    conf = local_conf(settings)
+    assert (conf["spark.sql.shuffle.partitions"], conf["spark.ui.enabled"]) == ("7", "true")
+    assert cluster_conf(settings)["spark.ui.enabled"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [(None, True), ("local[2]", True), ("local", True), ("spark://h:7077", False), ("local-cluster[1,1,1024]", False)],
+)
+def test_what_is_a_cluster(master: str | None, local: bool) -> None:
+    assert SparkSettings(name="p", master=master).is_local is local
+
+
+def test_a_cluster_is_left_its_own_choices() -> None:
+    conf = cluster_conf(SparkSettings(name="p", master="spark://h:7077"))
+    assert conf["spark.master"] == "spark://h:7077"
+    assert conf["spark.python.daemon.module"] == "penstock.pipeline.spark.worker_daemon"
+    for of_one_machine in (
+        "spark.driver.host",
+        "spark.sql.shuffle.partitions",
+        "spark.sql.streaming.checkpointFileManagerClass",
+        "spark.driver.memory",
+    ):
+        assert of_one_machine not in conf
+
+
+def test_no_option_names_what_a_java_lacks() -> None:
+    assert any("sun.security.action" in option for option in jvm_options(JAVA_17, "1g"))
+    assert not any("sun.security.action" in option for option in jvm_options(JAVA_25, "1g"))
+    assert not any("jdk.incubator.vector" in option for option in jvm_options(JAVA_17, "1g"))
+
+
+def test_the_class_path_has_one_order(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    for name in ("b.jar", "a.jar", "slf4j-api-2.jar", "notes.txt"):
+        (tmp_path / "jars" / name).touch()
+    names = [Path(jar).name for jar in class_path(tmp_path, None).split(os.pathsep)]
+    assert names == ["slf4j-api-2.jar", "a.jar", "b.jar"]
+    assert class_path(tmp_path, Path("/conf")).startswith(f"/conf{os.pathsep}")
+
+
+def an_archive(directory: Path) -> Path:
+    archive = directory / "archive"
+    archive.write_bytes(b"classes")
+    (directory / "archive.size").write_text("7")
+    return archive
+
+
+class TestArchive:
+    @pytest.fixture(autouse=True)
+    def own_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.setenv(java_archive.POLICY_VARIABLE, "use")
+        monkeypatch.delenv(java_archive.RECORD_VARIABLE, raising=False)
+
+    def test_none_is_used_before_there_is_one(self, tmp_path: Path) -> None:
+        assert java_archive.archive_options(JAVA_17, tmp_path / "none.jsa") == []
+
+    @pytest.mark.parametrize(("java", "option"), [(JAVA_17, "-XX:SharedArchiveFile="), (JAVA_25, "-XX:AOTCache=")])
+    def test_one_that_is_there_is_used_unless_switched_off(
+        self, java: JavaRuntime, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        archive = an_archive(tmp_path)
+        assert f"{option}{archive}" in java_archive.archive_options(java, archive)
+        monkeypatch.setenv(java_archive.POLICY_VARIABLE, "off")
+        assert java_archive.archive_options(java, archive) == []
+
+    @pytest.mark.parametrize("java", [JAVA_17, JAVA_25])
+    def test_one_that_was_cut_short_is_not_used(self, java: JavaRuntime, tmp_path: Path) -> None:
+        archive = an_archive(tmp_path)
+        os.truncate(archive, 3)
+        assert java_archive.archive_options(java, archive) == []
+
+    def test_its_name_follows_what_it_depends_on(self, tmp_path: Path) -> None:
+        options = jvm_options(JAVA_17, "1g")
+        name = java_archive.archive_path(JAVA_17, options, tmp_path)
+        assert name == java_archive.archive_path(JAVA_17, jvm_options(JAVA_17, "3g"), tmp_path)
+        assert name != java_archive.archive_path(JAVA_25, options, tmp_path)
+        assert name != java_archive.archive_path(JAVA_17, [*options, "-Dx=y"], tmp_path)
+        os.utime(tmp_path, ns=(1, 1))
+        assert name != java_archive.archive_path(JAVA_17, options, tmp_path)
+
+
+FAKE_JAVA = """#!/bin/sh
+for argument in "$@"; do
+  case "$argument" in -XX:SharedArchiveFile=*) exit 134;; esac
+done
+printf '\\000\\000\\004\\322\\000\\000\\000\\006secret' > "$_PYSPARK_DRIVER_CONN_INFO_PATH"
+cat > /dev/null
+"""
+
+
+def test_an_archive_that_java_dies_of_does_not_break_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = JavaRuntime(tmp_path / "java", 17)
+    java.java.parent.mkdir(parents=True)
+    java.java.write_text(FAKE_JAVA)
+    java.java.chmod(0o700)
+    (java.home / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    monkeypatch.setenv("JAVA_HOME", str(java.home))
+    monkeypatch.setenv(java_archive.POLICY_VARIABLE, "use")
+    archive = an_archive(tmp_path)
+    monkeypatch.setattr(java_archive, "archive_path", lambda *_facts: archive)
+    settings = SparkSettings(name="p")
+    runtime = session._launch(settings, {})
+    try:
+        assert runtime.await_gateway(settings, {}) == Gateway(1234, "secret")
+        assert not archive.exists()
+    finally:
+        runtime.end()
+    assert runtime.jvm.process.returncode == 0
+    assert not runtime.directory.exists()
