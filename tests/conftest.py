@@ -34,6 +34,9 @@ class RunningBroker(Protocol):
     def kill(self) -> None: ...
 
 
+# One Spark session for all tests of the one, one broker and one matrix of results for all of the other.
+_SHARED_SERVERS = ("pipeline", "clients")
+
 BrokerStarter = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]
 
 
@@ -51,6 +54,18 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "feature(template, **variants): names the row of the client matrix that a test is"
     )
     config.addinivalue_line("markers", "cell(client, feature): one cell of the client matrix; set while collecting")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `-n`, what shares an expensive server stays in one process; elsewhere a file does."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    here = Path(__file__).parent
+    for item in items:
+        path = item.path.relative_to(here)
+        group = path.parts[0] if path.parts[0] in _SHARED_SERVERS else str(path)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def optional_part_missing(message: str) -> NoReturn:

@@ -18,8 +18,9 @@ from tests.robustness.transaction_ledger import (
 )
 from tests.robustness.transaction_soak import copy_under_faults
 
-RECORDS, KILLS = 10_000, 4
-WEAKER_RECORDS, WEAKER_KILLS = 4000, 1
+RECORDS, KILLS = 20_000, 4
+# A copy of fewer is over before the faults that are planned for its middle come.
+WEAKER_RECORDS, WEAKER_KILLS = 20_000, 2
 
 View = dict[int, list[tuple[int, bytes]]]
 

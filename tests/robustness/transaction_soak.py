@@ -53,8 +53,9 @@ _STUCK_S: Final = 90.0
 _MOMENT_TIMEOUT_S: Final = 3.0
 # What a fault waits for, and up to how many seconds it then lets pass. A commit takes a few milliseconds.
 Moment = tuple[Event | None, float]
+_WRITTEN: Final[Moment] = (Event.WRITTEN, 0.02)
 _MOMENTS_IN_TRANSACTION: Final[tuple[Moment, ...]] = (
-    (Event.WRITTEN, 0.02),
+    _WRITTEN,
     (Event.COMMITTING, 0.0),
     (Event.COMMITTING, 0.002),
 )
@@ -183,7 +184,9 @@ class TransactionSoak:
                 self._kill_broker()
             case Fault.KILL_WORKER:
                 # In turn and not by chance: with any seed, some worker dies between what it wrote and its commit.
-                moment = _MOMENTS_IN_TRANSACTION[self._report.worker_kills % len(_MOMENTS_IN_TRANSACTION)]
+                # Without transactions that is the one moment that shows, for a commit of offsets is over in no time.
+                moments = _MOMENTS_IN_TRANSACTION if self._report.guarantee == EXACTLY_ONCE else (_WRITTEN,)
+                moment = moments[self._report.worker_kills % len(moments)]
                 self._workers.kill_at(self._await_moment([moment]))
                 self._report.worker_kills += 1
             case Fault.CUT if self._chance.random() < 0.3:

@@ -157,7 +157,8 @@ class _LocalRuntime:
     def end(self) -> None:
         """At exit of this process: both processes end with the pipes that we hold; the directory is ours to remove.
 
-        The JVM goes first, and is given a moment: it complains about workers that end before it does.
+        The JVM goes first, and is given a moment: it complains about workers that end before it does. The zygote has
+        nothing to finish: one that is still importing does not look at its pipe, and need not be waited for.
         """
         global _running  # noqa: PLW0603 (one per process, as py4j's gateway is)
         if _running is self:
@@ -167,6 +168,9 @@ class _LocalRuntime:
             process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_JVM_HEAD_START_S)
+        if self.zygote.poll() is None:
+            self.zygote.kill()
+            self.zygote.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
         java_archive.make_in_background(self.archive)
 
@@ -269,7 +273,6 @@ def end_jvm() -> None:
     atexit.unregister(runtime.end)
     runtime.end()
     runtime.jvm.process.wait(_JVM_EXIT_TIMEOUT_S)
-    runtime.zygote.wait(_JVM_EXIT_TIMEOUT_S)
 
 
 def _start_on_cluster(settings: SparkSettings) -> SparkSession:
