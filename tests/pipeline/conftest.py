@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.core.exit_codes import ExitCode
 from penstock.pipeline import crash_points
 from penstock.pipeline.spark import java_archive
 from penstock.pipeline.spark.java import JavaMissingError
 from penstock.testing import Broker
 from tests.conftest import optional_part_missing
+from tests.pipeline.penstock_commands import penstock as command
+from tests.pipeline.penstock_commands import running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,3 +59,16 @@ def _shared_session_is_active(request: pytest.FixtureRequest) -> None:
 def penstock(penstock_broker: Broker) -> Broker:
     """The broker that all pipeline tests share: each takes topics of its own."""
     return penstock_broker
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory in which `penstock up` runs, with a topic orders."""
+    directory = tmp_path_factory.mktemp("up")
+    with running(directory, "up", "--listen", "127.0.0.1:0", "--json") as process:
+        process.wait_for("ready")
+        assert command(directory, "topic", "create", "orders").returncode == 0
+        yield directory
+        assert process.terminate() == ExitCode.OK
+        assert process.process.stderr is not None
+        assert process.process.stderr.read() == ""

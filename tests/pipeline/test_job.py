@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.pipeline.sinks import dead_letter_publication
 from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Pipelines, of_kind
 
@@ -111,6 +112,28 @@ def test_files_hold_the_good_rows_with_every_guarantee(pipelines: Pipelines, gua
         (3, "ada", 7.0),
     ]
     assert [found.value for found in pipelines.records(letters)] == ["nonsense"]
+
+
+def test_many_dead_letters_pass_through_a_file(pipelines: Pipelines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letter_publication, "_CHUNK_ROWS", 4)
+    orders, letters = pipelines.topic("orders"), pipelines.topic("letters")
+    stored = f"""
+        name: {pipelines.name("stored")}
+        guarantee: exactly_once
+        source: {{topic: {orders}, schema: "{ORDERS}"}}
+        sink: {{files: stored, format: json}}
+        on_error: {{dead_letters: {letters}}}
+    """
+    broken = [None, *(f"nonsense {number}" for number in range(20))]
+    pipelines.send(orders, [order(1, "ada", 10), *broken], key="a key")
+    pipelines.once(stored)
+    found = pipelines.records(letters)
+    assert sorted(str(letter.value) for letter in found) == sorted(map(str, broken))
+    assert {letter.key for letter in found} == {"a key"}
+    assert {(letter.headers["penstock.topic"], letter.headers["penstock.stage"]) for letter in found} == {
+        (orders, "parse")
+    }
+    assert len({(letter.headers["penstock.partition"], letter.headers["penstock.offset"]) for letter in found}) == 21
 
 
 def test_dropped_rows_are_counted_and_columns_are_inferred_once(pipelines: Pipelines) -> None:

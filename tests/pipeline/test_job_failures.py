@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed
 from penstock.testing import Broker
-from tests.conftest import RunningBroker
+from tests.conftest import RunningBroker, optional_part_missing
 from tests.pipeline.pipeline_runs import Pipelines, of_kind
 
 ROWS = "id BIGINT, word STRING"
@@ -158,6 +158,35 @@ def test_a_second_run_of_a_pipeline_takes_over(pipelines: Pipelines) -> None:
     assert ids(pipelines, sink) == [1, 2]
 
 
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_most_once"])
+def test_a_broker_that_has_forgotten_the_last_batch_is_not_asked_to_guess(pipelines: Pipelines, guarantee: str) -> None:
+    source, sink = pipelines.topic("source", partitions=1), pipelines.topic("sink")
+    yaml = copy(pipelines, source, sink, guarantee=guarantee)
+    pipelines.send(source, [row(1)])
+    pipelines.once(yaml)
+    # Killed between the commit in the topic and Spark's own.
+    commits = pipelines.directory / ".penstock" / "checkpoints" / pipelines.name("copy") / "commits"
+    for left in list(commits.glob("*0*")):
+        left.unlink()
+    pipelines.once(yaml)
+    assert ids(pipelines, sink) == [1]
+    for left in list(commits.glob("*0*")):
+        left.unlink()
+    group = f"{pipelines.name('copy')}.batches"
+    pipelines.admin.delete_consumer_groups([group])[group].result()
+    with pytest.raises(PipelineFailed, match=r"sink\.topic: batch 0 was begun") as forgotten:
+        pipelines.once(yaml)
+    assert forgotten.value.exit_code == ExitCode.SINK_REFUSED
+    assert group in str(forgotten.value)
+    assert ids(pipelines, sink) == [1]
+    pipelines.once(yaml.replace(guarantee, "at_least_once"))
+    assert ids(pipelines, sink) == [1, 1]
+    # With nothing left open, there is nothing to remember.
+    pipelines.send(source, [row(2)])
+    pipelines.once(yaml)
+    assert ids(pipelines, sink) == [1, 1, 2]
+
+
 def test_a_broker_that_goes_away_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     with Broker() as broker:
         pipelines = Pipelines(spark, broker.bootstrap_servers, tmp_path)
@@ -199,7 +228,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)], capture_output=True, check=False
     )
     if mounted.returncode:
-        pytest.skip("a small disk can only be mounted by root")
+        optional_part_missing("a small disk cannot be mounted; run as root, with mount(8)")
     yield disk
     # Lazily: Spark keeps files of a state open for a while after its query.
     subprocess.run(["umount", "--lazy", str(disk)], check=True)

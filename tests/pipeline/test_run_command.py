@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.spark import java_archive
+from tests.pipeline.penstock_commands import PATIENCE_S, penstock, running
 
-PATIENCE_S = 120
-ENVIRONMENT = {**os.environ, java_archive.POLICY_VARIABLE: "use"}
 REVENUE = """
 name: revenue
 guarantee: exactly_once
@@ -38,84 +31,6 @@ orders = p.read(Topic("orders", schema="id BIGINT, customer STRING, amount DOUBL
 p.write(orders.where("amount > 1"), Files("kept", format="json"))
 p.run(once=True)
 """
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "penstock.cli.main", *words]
-
-
-def penstock(directory: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*words),
-        cwd=directory,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        env=ENVIRONMENT,
-        check=False,
-    )
-
-
-class Lines:
-    """The JSON lines of a process as they come."""
-
-    def __init__(self, directory: Path, *words: str) -> None:
-        self.process = subprocess.Popen(
-            command(*words), cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
-        )
-        self.events: list[dict[str, Any]] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                self.events.append(json.loads(line))
-
-    def wait_for(self, kind: str) -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            for event in self.events:
-                if event["event"] == kind:
-                    return event
-            assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
-            assert time.monotonic() < deadline, self.events
-            time.sleep(0.02)
-
-    def terminate(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
-        return code
-
-
-@contextlib.contextmanager
-def running(directory: Path, *words: str) -> Iterator[Lines]:
-    lines = Lines(directory, *words)
-    try:
-        yield lines
-    finally:
-        if lines.process.poll() is None:
-            lines.terminate()
-        assert lines.process.stderr is not None
-        lines.process.stderr.close()
-        assert lines.process.stdout is not None
-        lines.process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory in which `penstock up` runs, with a topic orders."""
-    directory = tmp_path_factory.mktemp("up")
-    with running(directory, "up", "--listen", "127.0.0.1:0", "--json") as process:
-        process.wait_for("ready")
-        assert penstock(directory, "topic", "create", "orders").returncode == 0
-        yield directory
-        assert process.terminate() == ExitCode.OK
-        assert process.process.stderr is not None
-        assert process.process.stderr.read() == ""
 
 
 def revenue(directory: Path) -> list[tuple[Any, ...]]:
@@ -146,22 +61,6 @@ def test_a_pipeline_runs_in_the_engine_and_finishes_its_batch_when_it_is_told_to
     assert "revenue: stopped after 0 rows" in again.stderr
     assert time.monotonic() - begun < 20, "the engine was not used"
     assert revenue(up) == [("ada", 10.0)]
-
-
-def test_mistakes_are_one_line_and_an_exit_code(up: Path) -> None:
-    typo, column, topic = up / "typo.yaml", up / "column.yaml", up / "topic.yaml"
-    typo.write_text(REVENUE.replace("upsert", "upsrt"))
-    column.write_text(REVENUE.replace("sum(amount)", "sum(amuont)").replace("name: revenue", "name: column"))
-    topic.write_text(REVENUE.replace("topic: orders", "topic: nowhere").replace("name: revenue", "name: topic"))
-    for file, code, words in (
-        (typo, ExitCode.INVALID_PIPELINE, "typo.yaml:6: sink.mode: 'upsrt' is not one of append, upsert"),
-        (column, ExitCode.INVALID_SQL, "no column is called 'amuont' (did you mean 'amount'?)"),
-        (topic, ExitCode.NOT_FOUND, "topic 'nowhere' does not exist"),
-    ):
-        failed = penstock(up, "run", "--once", file.name)
-        assert (failed.returncode, failed.stdout) == (code, "")
-        assert words in failed.stderr
-        assert failed.stderr.count("\n") == 1
 
 
 def test_a_program_runs_with_a_spark_of_its_own(tmp_path: Path) -> None:
@@ -196,7 +95,7 @@ def test_a_spark_that_dies_is_told_and_the_next_run_goes_on(tmp_path: Path) -> N
             assert process.process.wait(PATIENCE_S) == ExitCode.ENGINE_LOST
             assert process.process.stderr is not None
             assert process.process.stderr.read() == (
-                "penstock: Spark has ended; run it again, it goes on from its last commit\n"
+                "penstock: copy.yaml: Spark has ended; run it again, it goes on from its last commit\n"
             )
         assert penstock(tmp_path, "produce", "numbers", stdin='{"id": 2}\n').returncode == 0
         assert penstock(tmp_path, "run", "--once", "copy.yaml").returncode == ExitCode.OK

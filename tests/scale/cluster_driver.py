@@ -24,6 +24,8 @@ def main() -> None:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
+        # Of the four that there are: work for two tasks then needs both workers.
+        "spark.cores.max": "2",
         # A batch that loses a stage is run again as a whole.
         "spark.stage.maxConsecutiveAttempts": "1",
     }

@@ -1,4 +1,4 @@
-"""A Spark session with Spark's own Kafka connector beside the data source "penstock", and both brokers."""
+"""What these tests share: both brokers, a Spark cluster, PostgreSQL, and a Spark session with Spark's own connector."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from penstock.testing.java import JavaMissingError
 from penstock.testing.spark_connector import connector_conf
 from tests.conftest import optional_part_missing
 from tests.pipeline.topic_feed import TopicFeed
+from tests.postgres_server import PostgresServer, running_postgres
+from tests.scale.standalone_cluster import START_S_MAX, StandaloneCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +49,7 @@ def spark_with_connector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 def apache_kafka() -> Iterator[ApacheKafka]:
     with ExitStack() as stack:
         try:
-            kafka = stack.enter_context(ApacheKafka(config=_EAGER_CLEANER))
+            kafka = stack.enter_context(ApacheKafka(config=_EAGER_CLEANER, start_timeout_s=START_S_MAX))
         except JavaMissingError as missing:
             optional_part_missing(str(missing))
         yield kafka
@@ -61,3 +63,15 @@ def feed(request: pytest.FixtureRequest) -> TopicFeed:
         return TopicFeed(broker.bootstrap_servers)
     kafka: ApacheKafka = request.getfixturevalue("apache_kafka")
     return TopicFeed(kafka.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    with running_postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server

@@ -21,7 +21,7 @@ import psutil
 from penstock.pipeline.spark.java import find_java
 from penstock.pipeline.spark.jvm import class_path, jvm_options, pyspark_home
 
-START_S_MAX: Final = 60
+START_S_MAX: Final = 300
 STOP_S_MAX: Final = 30
 _HOST: Final = "127.0.0.1"
 _MASTER_CLASS: Final = "org.apache.spark.deploy.master.Master"
@@ -57,8 +57,8 @@ class StandaloneCluster:
             self.url = self._await_log("master", _STARTED)[1]
             for number in range(self._worker_count):
                 name = f"worker-{number}"
-                # One core each, so that work for two tasks needs both.
-                sizes = ("--cores", "1", "--memory", "1g", "--work-dir", str(self._directory / name))
+                # Room for two drivers at once, each with an executor of one core on each worker.
+                sizes = ("--cores", "2", "--memory", "2g", "--work-dir", str(self._directory / name))
                 self._launch(name, _WORKER_CLASS, "--host", _HOST, "--webui-port", "0", *sizes, self.url)
             for number in range(self._worker_count):
                 self._await_log(f"worker-{number}", re.compile(_REGISTERED))

@@ -19,6 +19,7 @@ from penstock.bench.measurements.spark_growth import SparkGrowth
 from penstock.bench.measurements.spark_latency import SparkLatency
 from penstock.bench.measurements.spark_read import SparkRead
 from penstock.bench.measurements.spark_start import SparkStart
+from penstock.bench.measurements.spark_table import SparkTable
 from penstock.bench.measurements.throughput import Throughput
 from penstock.bench.measurements.transactional_produce import TransactionalProduce
 from penstock.bench.sizes import GB, Sizes
@@ -34,12 +35,13 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
     "groups": GroupSettling,
     "spark-read": SparkRead,
     "spark-copy": SparkCopy,
+    "spark-table": SparkTable,
     "spark-latency": SparkLatency,
     "spark-start": SparkStart,
     "spark-growth": SparkGrowth,
 }
 # Compared are not brokers but engines, on the same broker.
-OF_ENGINES: Final = frozenset({"spark-read", "spark-copy", "spark-latency", "spark-start", "spark-growth"})
+OF_ENGINES: Final = frozenset(name for name in CATALOGUE if name.startswith("spark-"))
 
 # What must stay free beside a measurement's own data: a full disk harms more than a missing row.
 _RESERVE_BYTES: Final = 2 * GB

@@ -31,6 +31,7 @@ _MEASUREMENT_NAMES: Final = (
     "groups",
     "spark-read",
     "spark-copy",
+    "spark-table",
     "spark-latency",
     "spark-start",
     "spark-growth",
@@ -105,7 +106,8 @@ def _run(options: argparse.Namespace) -> int:
 
     sizes = QUICK if options.quick else FULL
     free_bytes = shutil.disk_usage(data_parent).free
-    plan = catalogue.plan(_asked_for(options.only), sizes, free_bytes)
+    names, absent_notes = _possible(_asked_for(options.only))
+    plan = catalogue.plan(names, sizes, free_bytes)
     matches = _matches(plan.measurements, options.alone, lambda text: errors.print(text, highlight=False))
     small_plan = {name: build(QUICK) for name, build in catalogue.CATALOGUE.items()}
     results = Results(
@@ -117,6 +119,7 @@ def _run(options: argparse.Namespace) -> int:
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         notes=[
             *(note for field, _ in matches for note in _absence_notes(field)),
+            *absent_notes,
             *plan.notes,
             *(["quick sizes: verdicts say little"] if options.quick else []),
         ],
@@ -146,6 +149,16 @@ def _run(options: argparse.Namespace) -> int:
 def _asked_for(only: Sequence[str] | None) -> list[str]:
     """Every name that stands for itself, families spelled out."""
     return [name for asked in only or _MEASUREMENT_NAMES for name in _FAMILIES.get(asked, (asked,))]
+
+
+def _possible(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Without the measurements that need what is not installed, which are named in notes."""
+    from penstock.bench import spark_tables
+
+    absence = spark_tables.absence() if "spark-table" in names else None
+    if absence is None:
+        return list(names), []
+    return [name for name in names if name != "spark-table"], [f"spark-table was not measured: {absence}"]
 
 
 def _matches(

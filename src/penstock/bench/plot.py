@@ -1,4 +1,4 @@
-"""The results as pictures: every ratio beside its target, and the cost of a read beside the size of the log.
+"""The results as pictures: every ratio beside its target, and what grows with what.
 
 matplotlib is a development dependency: whoever runs the benchmark without it gets a note and no picture.
 """
@@ -14,6 +14,7 @@ from penstock.bench.metric import Target
 from penstock.bench.peers import APACHE_KAFKA, PENSTOCK, STOCK_SPARK
 from penstock.bench.results import Results, Row, Section, Verdict
 from penstock.bench.sizes import GB
+from penstock.bench.spread import Spread
 
 _COLOURS: Final = {PENSTOCK: "#1f6f8b", APACHE_KAFKA: "#888888", STOCK_SPARK: "#888888"}
 _VERDICT_COLOURS: Final = {
@@ -24,6 +25,8 @@ _VERDICT_COLOURS: Final = {
 }
 _MARKERS: Final = {Verdict.MET: "o", Verdict.MISSED: "X", Verdict.UNJUDGED: "o", Verdict.NO_TARGET: "o"}
 _RATIO_TICKS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+
+_MILLISECOND_TICKS: Final = tuple(step * 10**power for power in range(6) for step in (1, 2, 5))
 
 
 def draw(results: Results, directory: Path) -> list[Path]:
@@ -99,21 +102,59 @@ def _draw_growth(results: Results, section: Section, directory: Path, pyplot: An
 def _draw_spark_growth(results: Results, section: Section, directory: Path, pyplot: Any) -> Path | None:
     if not any(row.readings for row in section.rows):
         return None
-    figure, both_axes = pyplot.subplots(1, 2, figsize=(11, 4.5))
+    # One scale for both: what a row costs can then be compared with what a partition costs.
+    figure, both_axes = pyplot.subplots(1, 2, figsize=(11, 4.8), sharey=True)
     for axes, what in zip(both_axes, ("partitions", "rows"), strict=True):
         rows = [row for row in section.rows if row.metric.key.startswith(f"{section.name}.{what}.")]
+        counts = [int(row.metric.key.rsplit(".", 1)[1]) for row in rows]
         for name in section.contestants:
-            spreads = [(int(row.metric.key.rsplit(".", 1)[1]), row.spread(name)) for row in rows]
-            points = [(count, spread.median) for count, spread in spreads if spread is not None]
-            if points:
-                axes.plot(*zip(*points, strict=True), "-o", color=_COLOURS[name], label=results.contestants[name])
+            spreads = [(count, row.spread(name)) for count, row in zip(counts, rows, strict=True)]
+            _draw_costs(
+                axes,
+                [(count, spread) for count, spread in spreads if spread is not None],
+                colour=_COLOURS[name],
+                label=results.contestants[name],
+            )
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.set_xlabel(f"{what} of a micro-batch" if what == "rows" else "partitions of the topic")
-        axes.set_ylabel("one micro-batch, ms")
-        axes.legend(fontsize=8)
+        axes.margins(0.12, 0.12)
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
+        axes.set_xticks([], minor=True)
+        axes.grid(axis="y", color="#e5e5e5", linewidth=0.8)
+        axes.set_xlabel("rows of a micro-batch" if what == "rows" else "partitions of the topic")
+        # Behind its own count, a row's title names what stays the same.
+        same = rows[0].metric.title.split(", ", 1)[1] if rows else ""
+        axes.set_title(f"more {what}, the same {same}", fontsize=9)
+    _label_milliseconds(both_axes[0])
+    both_axes[0].set_ylabel(f"one micro-batch, ms: median and range of {results.rounds} rounds")
+    both_axes[0].legend(fontsize=8, loc="upper left")
     figure.suptitle(section.title, fontsize=10)
     return _save(figure, directory / "spark-growth.png", pyplot)
+
+
+def _draw_costs(axes: Any, points: Sequence[tuple[int, Spread]], *, colour: str, label: str) -> None:
+    if not points:
+        return
+    counts = [count for count, _ in points]
+    medians = [spread.median for _, spread in points]
+    ranges = [
+        [spread.median - spread.low for _, spread in points],
+        [spread.high - spread.median for _, spread in points],
+    ]
+    axes.errorbar(counts, medians, yerr=ranges, fmt="-o", color=colour, label=label, capsize=3)
+    for count, median in zip(counts, medians, strict=True):
+        axes.annotate(
+            f"{median:,.0f}", (count, median), textcoords="offset points", xytext=(6, -11), fontsize=8, color=colour
+        )
+
+
+def _label_milliseconds(axes: Any) -> None:
+    """Round numbers on a logarithmic axis."""
+    low, high = axes.get_ylim()
+    ticks = [tick for tick in _MILLISECOND_TICKS if low <= tick <= high]
+    axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.set_yticks([], minor=True)
+    axes.set_ylim(low, high)
 
 
 def _label_ticks(axes: Any, candidates: Sequence[float], unit: str) -> None:

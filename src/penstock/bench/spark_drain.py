@@ -7,7 +7,9 @@ are a failure. It must never know what its figures are compared with.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Literal
 
 from penstock.bench.errors import MeasurementError
 from penstock.bench.measurement import Workbench
@@ -15,6 +17,7 @@ from penstock.bench.peers import PENSTOCK, Contestant
 from penstock.bench.sizes import Sizes
 from penstock.bench.spark_orders import Drained, Engine, Guarantee, Orders, Pace, Query
 from penstock.bench.spark_process import SparkProcess, driver_command
+from penstock.bench.spark_tables import create_table, rows_of, running_database
 from penstock.bench.spark_topics import committed_rows, fill
 from penstock.bench.topics import create_topic
 
@@ -24,10 +27,10 @@ _BATCHES = 4
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Rows of one size, on their way to a topic or nowhere."""
+    """Rows of one size, and where they go."""
 
     row_bytes: int
-    copies: bool
+    into: Literal["nowhere", "topic", "table"]
     guarantee: Guarantee = "at_least_once"
 
     @property
@@ -43,14 +46,14 @@ def rows_per_second(
     contestant: Contestant, flows: Sequence[Flow], sizes: Sizes, workbench: Workbench
 ) -> dict[int, float]:
     """By the size of rows."""
-    with contestant.fresh(workbench.data_parent) as peer:
+    with contestant.fresh(workbench.data_parent) as peer, _database_of(flows, workbench) as database:
         servers = peer.bootstrap_servers
         queries: list[Query] = []
         expected: list[int] = []
         for flow in flows:
-            for share, prefix in ((sizes.warm_up_share, "warm-up-"), (1.0, "")):
+            for share, prefix in ((sizes.warm_up_share, "warm_up_"), (1.0, "")):
                 workbench.tell(f"filling a topic with rows of {flow.label}")
-                source, sink = f"{prefix}in-{flow.row_bytes}", f"{prefix}out-{flow.row_bytes}"
+                source, sink = f"{prefix}in_{flow.row_bytes}", f"{prefix}out_{flow.row_bytes}"
                 rows = fill(
                     servers,
                     source,
@@ -59,12 +62,21 @@ def rows_per_second(
                     rows=int(sizes.spark_row_count(flow.row_bytes) * share),
                     time_limit_s=sizes.time_limit_s,
                 )
-                if flow.copies:
+                if flow.into == "topic":
                     create_topic(servers, sink, sizes.time_limit_s, sizes.spark_partition_count)
-                target = sink if flow.copies else None
-                queries.append(Query(source, target, flow.guarantee, rows_per_batch=-(-rows // _BATCHES)))
+                if flow.into == "table":
+                    create_table(database, sink)
+                queries.append(
+                    Query(
+                        source,
+                        sink if flow.into == "topic" else None,
+                        flow.guarantee,
+                        rows_per_batch=-(-rows // _BATCHES),
+                        sink_table=sink if flow.into == "table" else None,
+                    )
+                )
                 expected.append(rows)
-        orders = Orders(engine_of(contestant), servers, Pace.DRAIN, tuple(queries))
+        orders = Orders(engine_of(contestant), servers, Pace.DRAIN, tuple(queries), database or None)
         taken: list[Drained] = []
         with SparkProcess(driver_command(orders), workbench.data_parent) as spark:
             for query in queries:
@@ -77,10 +89,18 @@ def rows_per_second(
                 partitions = sizes.spark_partition_count
                 found = committed_rows(servers, query.sink_topic, partitions, sizes.time_limit_s)
                 _require(query.sink_topic, found, rows)
+            if query.sink_table is not None:
+                workbench.tell(f"counting {query.sink_table}")
+                _require(query.sink_table, rows_of(database, query.sink_table), rows)
     measured = taken[1::2]
     return {flow.row_bytes: its.rows / its.seconds for flow, its in zip(flows, measured, strict=True)}
 
 
-def _require(topic: str, found: int, expected: int) -> None:
+def _database_of(flows: Sequence[Flow], workbench: Workbench) -> AbstractContextManager[str]:
+    """The URL of a database of this turn's own, if one is needed."""
+    return running_database(workbench.data_parent) if any(flow.into == "table" for flow in flows) else nullcontext("")
+
+
+def _require(place: str, found: int, expected: int) -> None:
     if found != expected:
-        raise MeasurementError(f"{topic}: {found:,} rows came through, not {expected:,}")
+        raise MeasurementError(f"{place}: {found:,} rows came through, not {expected:,}")

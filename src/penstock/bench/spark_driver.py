@@ -13,9 +13,11 @@ import dataclasses
 import json
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench.spark_orders import Drained, Engine, Orders, Pace, Query, drained
+from penstock.bench.spark_orders import Drained, Engine, Guarantee, Orders, Pace, Query, drained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     orders = Orders.from_json(sys.argv[1])
-    spark = _session(orders.engine)
+    spark = _session(orders.engine, database=orders.database is not None)
     try:
         for number, query in enumerate(orders.queries):
             _run(spark, orders, query, os.path.abspath(f"checkpoint-{number}"))
@@ -33,7 +35,7 @@ def main() -> None:
         spark.stop()
 
 
-def _session(engine: Engine) -> SparkSession:
+def _session(engine: Engine, *, database: bool) -> SparkSession:
     if engine is Engine.PENSTOCK:
         from penstock.pipeline.spark.session import start_session
 
@@ -42,11 +44,12 @@ def _session(engine: Engine) -> SparkSession:
 
     from penstock.testing.spark_connector import connector_conf
 
-    return SparkSession.builder.master("local[*]").config(map={**connector_conf()}).getOrCreate()
+    return SparkSession.builder.master("local[*]").config(map={**connector_conf(with_database=database)}).getOrCreate()
 
 
 def _run(spark: SparkSession, orders: Orders, query: Query, checkpoint: str) -> None:
-    writer = _writer(spark, orders, query).option("checkpointLocation", checkpoint)
+    rows = _rows(spark, orders, query)
+    writer = _writer(rows, orders, query, checkpoint).option("checkpointLocation", checkpoint)
     if orders.pace is Pace.DRAIN:
         running = writer.trigger(availableNow=True).start()
         running.awaitTermination()
@@ -58,27 +61,83 @@ def _run(spark: SparkSession, orders: Orders, query: Query, checkpoint: str) -> 
         running.stop()
 
 
-def _writer(spark: SparkSession, orders: Orders, query: Query) -> DataStreamWriter:
-    servers = {"kafka.bootstrap.servers": orders.bootstrap_servers}
+def _rows(spark: SparkSession, orders: Orders, query: Query) -> DataFrame:
     source = spark.readStream.format("penstock" if orders.engine is Engine.PENSTOCK else "kafka")
-    source = source.options(**servers, subscribe=query.source_topic, startingOffsets="earliest")
+    source = source.options(**_servers(orders), subscribe=query.source_topic, startingOffsets="earliest")
     if query.rows_per_batch is not None:
         source = source.option("maxOffsetsPerTrigger", query.rows_per_batch)
-    rows = source.load()
+    return source.load()
+
+
+def _servers(orders: Orders) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": orders.bootstrap_servers}
+
+
+def _writer(rows: DataFrame, orders: Orders, query: Query, checkpoint: str) -> DataStreamWriter:
+    records = rows.select("key", "value")
+    if query.sink_table is not None:
+        assert orders.database is not None
+        if orders.engine is Engine.STOCK:
+            return records.writeStream.foreachBatch(_stock_table_writer(orders.database, query.sink_table))
+        return _our_table_sink(records, orders.database, query.sink_table, query.guarantee, checkpoint)
     if query.sink_topic is None:
         return rows.writeStream.format("noop")
-    records = rows.select("key", "value")
     if orders.engine is Engine.STOCK:
-        return records.writeStream.format("kafka").options(**servers, topic=query.sink_topic)
-    return _our_sink(records, {**servers, "topic": query.sink_topic, "guarantee": query.guarantee})
+        return records.writeStream.format("kafka").options(**_servers(orders), topic=query.sink_topic)
+    options = {**_servers(orders), "topic": query.sink_topic, "guarantee": query.guarantee}
+    return _our_topic_sink(records, options, checkpoint)
 
 
-def _our_sink(records: DataFrame, options: dict[str, str]) -> DataStreamWriter:
+def _stock_table_writer(database: str, table: str) -> Callable[[DataFrame, int], None]:
+    """Spark's JDBC writer: each task inserts its partition in one transaction. A replayed batch is inserted again."""
+    from urllib.parse import urlsplit
+
+    place = urlsplit(database)
+    assert place.username is not None
+    properties = {
+        "driver": "org.postgresql.Driver",
+        "user": place.username,
+        # The driver then sends one INSERT of up to 128 rows, and not one for each: what an expert would set.
+        "reWriteBatchedInserts": "true",
+    }
+    url = f"jdbc:postgresql://{place.hostname}:{place.port}{place.path}"
+
+    def write(batch: DataFrame, _batch_id: int) -> None:
+        batch.write.jdbc(url, table, mode="append", properties=properties)
+
+    return write
+
+
+def _our_table_sink(
+    records: DataFrame, database: str, table: str, guarantee: Guarantee, checkpoint: str
+) -> DataStreamWriter:
+    from uuid import uuid4
+
+    from penstock.pipeline.sinks.table_preparation import claim, prepare
+    from penstock.pipeline.sinks.table_target import TableTarget
+    from penstock.pipeline.sinks.table_writer import FORMAT, PenstockTable
+
+    target = TableTarget(
+        url=database,
+        table=table,
+        mode="append",
+        pipeline=f"bench-{table}",
+        run=uuid4().hex,
+        guarantee=guarantee,
+        checkpoint=checkpoint,
+    )
+    prepare(target, records.schema)
+    claim(target, records.schema)
+    records.sparkSession.dataSource.register(PenstockTable)
+    return records.writeStream.format(FORMAT).options(**target.options())
+
+
+def _our_topic_sink(records: DataFrame, options: dict[str, str], checkpoint: str) -> DataStreamWriter:
+    from penstock.pipeline.topics.way_of_writing import ready_to_write
+
     if options["guarantee"] == "exactly_once":
-        from penstock.pipeline.topics.row_encoding import arranged
-
         options["transactionalId"] = f"bench-{options['topic']}"
-        records = arranged(records, options)
+    records, options = ready_to_write(records, options, Path(checkpoint) / "hand_over")
     return records.writeStream.format("penstock").options(**options)
 
 

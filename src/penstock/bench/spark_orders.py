@@ -35,10 +35,12 @@ class Pace(StrEnum):
 class Query:
     source_topic: str
     sink_topic: str | None
-    """None: Spark's noop sink, all columns."""
+    """Without it and without a table: Spark's noop sink, all columns."""
     guarantee: Guarantee = "at_least_once"
     rows_per_batch: int | None = None
     """The most that a micro-batch takes."""
+    sink_table: str | None = None
+    """A table of the database, with columns `key` and `value`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Orders:
     bootstrap_servers: str
     pace: Pace
     queries: tuple[Query, ...]
+    database: str | None = None
+    """The URL of a PostgreSQL server, for queries into tables."""
 
     def as_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -61,6 +65,7 @@ class Orders:
             bootstrap_servers=told["bootstrap_servers"],
             pace=Pace(told["pace"]),
             queries=tuple(Query(**query) for query in told["queries"]),
+            database=told["database"],
         )
 
 

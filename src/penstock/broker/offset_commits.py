@@ -5,17 +5,26 @@ OffsetCommit and TxnOffsetCommit say the same in messages of their own; this is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.coordinator.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
-from penstock.protocol.error_codes import ErrorCode
+from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
     from penstock.broker.partition import Partition
 
 BROKERS_RETENTION: Final = -1
+
+
+class AskedPartition(Protocol):
+    """One partition's part of the request."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
 
 
 class CommitResult(Protocol):
@@ -37,18 +46,23 @@ class AskedCommits:
     def is_empty(self) -> bool:
         return not self._results
 
-    def add(
-        self, partition: Partition, offset: int, leader_epoch: int, metadata: str | None, result: CommitResult
-    ) -> None:
-        """The partition exists. Metadata that is too long is refused by itself, if the group does not refuse all."""
+    def add(self, asked: AskedPartition, result: CommitResult, find: Callable[[int], Partition]) -> None:
+        """A partition that `find` does not find is refused by itself; so is metadata that is too long, unless the group
+        refuses all."""
+        try:
+            partition = find(asked.partition_index)
+        except BrokerError as error:
+            result.error_code = error.code
+            return
+        metadata = asked.committed_metadata
         place = TopicPartition(partition.topic_name, partition.index)
         self._results.append((place, result))
         if metadata is not None and len(metadata) > self._metadata_length_max:
             result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             return
         self.commits[place] = CommittedOffset(
-            offset,
-            leader_epoch,
+            asked.committed_offset,
+            asked.committed_leader_epoch,
             metadata or "",
             self._commit_timestamp_ms,
             partition.topic_id,

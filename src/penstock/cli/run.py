@@ -84,8 +84,8 @@ def _run(
             for problem in invalid.problems:
                 print(problem, file=sys.stderr)
             raise typer.Exit(invalid.exit_code) from None
-        except PipelineFailed as failure:
-            raise CommandError(str(failure), failure.exit_code) from failure
+        except PipelineFailed as failure:  # of a program
+            raise CommandError(f"{file}: {failure}", failure.exit_code) from failure
 
 
 @contextlib.contextmanager
@@ -107,11 +107,19 @@ def _run_file(file: Path, settings: RunSettings) -> None:
     from penstock.pipeline.declaration.spec_file import load_pipeline
     from penstock.pipeline.engine.client import find_engine
     from penstock.pipeline.engine.hosting import can_be_hosted
+    from penstock.pipeline.failure import PipelineFailed
 
     pipeline = load_pipeline(file)
-    if settings.master is None and can_be_hosted(pipeline.spec) and find_engine(DEFAULT_DATA_DIR) is not None:
-        _run_in_engine(pipeline, settings)
-        return
+    try:
+        if settings.master is None and can_be_hosted(pipeline.spec) and find_engine(DEFAULT_DATA_DIR) is not None:
+            _run_in_engine(pipeline, settings)
+        else:
+            _run_in_own_spark(pipeline, settings)
+    except PipelineFailed as failure:
+        raise CommandError(pipeline.origin.placed(str(failure)), failure.exit_code) from failure
+
+
+def _run_in_own_spark(pipeline: PipelineFile, settings: RunSettings) -> None:
     from penstock.pipeline.api import PipelinePlan
     from penstock.pipeline.job import check_brokers, open_session, run_pipeline
 
@@ -133,22 +141,27 @@ def _check_sql(pipeline: PipelineFile, spark: Any) -> None:
 
 def _run_in_engine(pipeline: PipelineFile, settings: RunSettings) -> None:
     from penstock.client.addresses import DEFAULT_DATA_DIR
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
     from penstock.pipeline.engine.client import run_in_engine
     from penstock.pipeline.engine.hosting import packed, packed_settings
+    from penstock.pipeline.engine.mistakes import mistakes_in_file
+    from penstock.pipeline.failure import PipelineFailed
 
-    reasons = ["the pipeline failed"]
+    failed: dict[str, Any] = {"reason": "the pipeline failed"}
 
     def report(event: Event) -> None:
         if event["event"] == "failed":
-            reasons.append(str(event["reason"]))
+            failed.update(event)
         else:
             settings.report(event)
 
     outcome = run_in_engine(
         DEFAULT_DATA_DIR, pipeline.spec.name, packed(pipeline.spec), packed_settings(settings), report
     )
+    if failed.get("mistakes"):
+        raise InvalidPipeline(mistakes_in_file(failed["mistakes"], pipeline.origin), ExitCode(outcome.exit_code))
     if outcome.exit_code:
-        raise CommandError(outcome.message or reasons[-1], ExitCode(outcome.exit_code))
+        raise PipelineFailed(outcome.message or str(failed["reason"]), ExitCode(outcome.exit_code))
 
 
 def _run_program(file: Path, settings: RunSettings) -> None:

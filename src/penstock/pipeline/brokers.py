@@ -21,8 +21,8 @@ from penstock.client.wire import WIRE_SETTING_NAMES, WireClient
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.declaration.choice import nearest
 from penstock.pipeline.declaration.sink_spec import TopicSink
-from penstock.pipeline.declaration.source_spec import AnySource, TopicSource
-from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
+from penstock.pipeline.declaration.source_spec import TopicSource
+from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
 from penstock.protocol.error_codes import BrokerError
 
@@ -79,17 +79,24 @@ def _embedded(directory: Path) -> str:
     return _started[data_dir]
 
 
-def check_source(name: str, source: AnySource, kafka: Mapping[str, str]) -> None:
-    """Raises PipelineFailed unless the topics of a source can be read."""
-    if not isinstance(source, TopicSource):
-        return
-    with _asking(f"source '{name}'", kafka) as client:
+def source_key(name: str) -> str:
+    """Where a source of that name stands in a pipeline file."""
+    return SOLE_SOURCE if name == SOLE_SOURCE else f"sources.{name}"
+
+
+def check_source(name: str, source: TopicSource, kafka: Mapping[str, str]) -> dict[str, str]:
+    """Raises PipelineFailed unless the topics of a source can be read. Their ids, where the broker gives any."""
+    key = source_key(name)
+    with _asking(key, kafka) as client:
         topics = client.metadata(None, timeout_s=_TIMEOUT_S).topics
     for topic in source.topic or ():
         if topic not in topics:
             resembled = nearest(topic, [known for known, found in topics.items() if not found.is_internal])
             hint = f"did you mean '{resembled}'?" if resembled else f"create it: penstock topic create {topic}"
-            raise PipelineFailed(f"source '{name}': topic '{topic}' does not exist; {hint}", ExitCode.NOT_FOUND)
+            raise PipelineFailed(f"{key}.topic: topic '{topic}' does not exist; {hint}", ExitCode.NOT_FOUND)
+    return {
+        topic: found.topic_id.hex() for topic, found in topics.items() if source.reads(topic) and any(found.topic_id)
+    }
 
 
 def ensure_topic(purpose: str, topic: str, kafka: Mapping[str, str]) -> None:

@@ -1,5 +1,5 @@
-"""What is kept beside Spark's own files in a pipeline's checkpoint: whose it is, the columns that were inferred, and
-which batch was begun.
+"""What is kept beside Spark's own files in a pipeline's checkpoint: whose it is, which run's it is, the columns that
+were inferred, and which batch was begun.
 
 Owns those files, in a directory `penstock` of the checkpoint. They are reached through Hadoop's file systems, as the
 checkpoint itself is, so that one on HDFS or S3 works as a local one does.
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _DIRECTORY: Final = "penstock"
 _IDENTITY: Final = "identity.json"
 _BEGUN: Final = "begun.json"
+_OWNER: Final = "owner.json"
 
 
 def fingerprint(sources: Mapping[str, AnySource]) -> dict[str, str]:
@@ -102,6 +103,17 @@ class Checkpoint:
             ExitCode.CHECKPOINT_MISMATCH,
         )
 
+    def take_over(self, run: str) -> None:
+        """From now on it is this run's. An earlier one that still runs finds out and ends.
+
+        Spark itself lets both of them go on until they write the same file, and ends whoever comes second.
+        """
+        self.write(_OWNER, {"run": run})
+
+    def is_owned_by(self, run: str) -> bool:
+        stored = self.read(_OWNER)
+        return stored is None or stored.get("run") == run
+
     def inferred_columns(self, source: str) -> str | None:
         stored = self.read(f"columns-{source}.json")
         return None if stored is None else json.dumps(stored)
@@ -116,6 +128,20 @@ class Checkpoint:
 
     def begin(self, batch_id: int) -> None:
         self.write(_BEGUN, {"batch": batch_id})
+
+    def unfinished_batch(self) -> int | None:
+        """The batch that Spark has planned and not seen to its end; it will be run again."""
+        planned, done = self._last_number("offsets"), self._last_number("commits")
+        return planned if planned > done else None
+
+    def _last_number(self, directory: str) -> int:
+        """The highest of the numbers that name files of one of Spark's logs; -1 if there are none."""
+        path = self._path(directory)
+        files = self._file_system(path)
+        if not files.exists(path):
+            return -1
+        names = [str(status.getPath().getName()) for status in files.listStatus(path)]
+        return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def exists(self, name: str) -> bool:
         path = self._path(name)

@@ -4,6 +4,8 @@ Nothing here happens outside a test: without `PENSTOCK_CRASH_POINTS` in the envi
 test sets it to a directory and arms a step by writing a file of that name there, with the processes to kill as its
 content: process ids, or `self`. The file is renamed to `<step>.hit` before the kill, so that a step kills once per
 arming, however many tasks arrive at it, and so that the test can see that the kill landed there.
+
+A commit of files is Spark's own Java; tests put steps there with a class of theirs that obeys the same files.
 """
 
 from __future__ import annotations

@@ -38,12 +38,14 @@ _WRAPPERS: Final = (
     "FAILED_READ_FILE",
 )
 _BY_KIND: Final = {
-    "DataLossError": ExitCode.SOURCE_LOST,
     "UnknownTopicError": ExitCode.NOT_FOUND,
     "InvalidOption": ExitCode.INVALID_PIPELINE,
     "InvalidClientSetting": ExitCode.INVALID_PIPELINE,
     "UnknownTopic": ExitCode.SOURCE_LOST,
 }
+# The source speaks of options of a query; an author of a pipeline has other words for them.
+_LOSS_REMEDY: Final = re.compile(r"\. To go on with the records that are there, .*")
+_BEGIN_ANEW: Final = "; to begin anew with what is there now, name another directory with --checkpoint"
 _UNREACHABLE: Final = ("BrokerUnreachable", "ConnectionLost")
 _NO_ANSWER: Final = re.compile(r"no broker answered in time|cannot reach a broker")
 _SPARK_IS_GONE: Final = re.compile(r"Py4JNetworkError|Answer from Java side is empty|SparkContext was shut down")
@@ -73,12 +75,14 @@ class PipelineFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """`may_pass`: the same batch may succeed when it is tried again. `until_it_does`: something outside is down, and
-    no number of attempts says that it will not come back."""
+    no number of attempts says that it will not come back. `by_another_run`: one that writes to the same checkpoint was
+    quicker; that is the end of the one whose checkpoint it no longer is."""
 
     line: str
     exit_code: ExitCode
     may_pass: bool = False
     until_it_does: bool = False
+    by_another_run: bool = False
 
     def failure(self) -> PipelineFailed:
         return PipelineFailed(self.line, self.exit_code)
@@ -117,7 +121,7 @@ def _of_a_sink(text: str) -> Judgement | None:
 
     table = error_in(text)
     if table is not None:
-        return Judgement(str(table), table.exit_code, table.may_pass, until_it_does=table.may_pass)
+        return Judgement(f"sink: {table}", table.exit_code, table.may_pass, until_it_does=table.may_pass)
     kind = kind_of(text)
     if kind is Fenced:
         return Judgement(_behind(text, Fenced.condition), ExitCode.FENCED)
@@ -136,6 +140,8 @@ def _of_ours(text: str) -> Judgement | None:
         return Judgement(message, ExitCode.ACCESS_DENIED)
     if kind in _UNREACHABLE or _NO_ANSWER.search(message):
         return Judgement(message, ExitCode.UNREACHABLE, may_pass=True, until_it_does=True)
+    if kind == "DataLossError":
+        return Judgement(_LOSS_REMEDY.sub(_BEGIN_ANEW, message), ExitCode.SOURCE_LOST)
     if kind in _BY_KIND:
         return Judgement(message, _BY_KIND[kind])
     if kind == "PipelineFailed":
@@ -151,7 +157,7 @@ def _of_spark(text: str) -> Judgement | None:
         return Judgement(SPARK_HAS_ENDED, ExitCode.ENGINE_LOST)
     if _OTHER_RUN.search(text):
         line = "another run of this pipeline uses the same checkpoint; this one stops"
-        return Judgement(line, ExitCode.FENCED)
+        return Judgement(line, ExitCode.FENCED, by_another_run=True)
     if _OTHER_CHECKPOINT.search(text):
         line = f"the checkpoint does not fit this pipeline: {_last_words(text)}"
         remedy = "undo the change, or begin anew with another --checkpoint"

@@ -8,7 +8,6 @@ Invariant: an offset is mirrored after the batch that ends there is committed.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -36,9 +35,7 @@ class GroupMirror:
     def commit(self, ends: Mapping[TopicPartition, int]) -> None:
         news = {partition: end for partition, end in ends.items() if self._mirrored.get(partition) != end}
         for source, settings in self._sources:
-            own = {
-                partition: CommittedOffset(end) for partition, end in news.items() if _reads(source, partition.topic)
-            }
+            own = {partition: CommittedOffset(end) for partition, end in news.items() if source.reads(partition.topic)}
             if own and self._commit(settings, own):
                 self._mirrored |= {partition: news[partition] for partition in own}
 
@@ -62,9 +59,3 @@ class GroupMirror:
     def close(self) -> None:
         for client in self._clients.values():
             client.close()
-
-
-def _reads(source: TopicSource, topic: str) -> bool:
-    if source.topic_pattern is not None:
-        return re.fullmatch(source.topic_pattern, topic) is not None
-    return topic in (source.topic or ())

@@ -7,25 +7,25 @@ checkpoint's identity, then the query. `api.py`, the command and the engine all 
 from __future__ import annotations
 
 import contextlib
-import signal
+import re
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.brokers import Brokers, check_source
+from penstock.pipeline.brokers import Brokers, check_source, source_key
 from penstock.pipeline.checkpoint import Checkpoint, streams_of
 from penstock.pipeline.concealment import concealed, secrets_of
 from penstock.pipeline.declaration.function_reference import FunctionMissing
+from penstock.pipeline.declaration.sink_spec import TopicSink
 from penstock.pipeline.declaration.source_spec import AnySource, TopicSource
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed, judge
+from penstock.pipeline.forgotten_batches import require_memory_of_batches
 from penstock.pipeline.group_mirror import GroupMirror
 from penstock.pipeline.locations import checkpoint_of, located, located_source
 from penstock.pipeline.progress import BatchProgress
@@ -38,12 +38,16 @@ from penstock.pipeline.rows.transform_chain import NotADataFrame, apply_transfor
 from penstock.pipeline.run_settings import Event, RunSettings, current_settings
 from penstock.pipeline.sinks.start import SinkStart, prepared
 from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark
+from penstock.pipeline.stop_signals import stopping_on_signals
 from penstock.pipeline.supervisor import Supervisor, failure_text
+from penstock.pipeline.topic_identity import check_topics, keep_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.pipeline.api import PipelinePlan
+
+_BEGINS_WITH_KEY: Final = re.compile(r"(sources?|transform|sink|on_error)[\w.\[\]-]*: ")
 
 
 @dataclass(slots=True)
@@ -52,6 +56,7 @@ class _Opened:
 
     bad: dict[str, DataFrame] = field(default_factory=dict)
     marked: dict[str, DataFrame] = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)
 
 
 _opened: WeakKeyDictionary[SparkSession, _Opened] = WeakKeyDictionary()
@@ -120,12 +125,16 @@ def read_source(
         kafka = brokers.of_source(source)
         if head.guarantee == "exactly_once":
             kafka.setdefault("isolation.level", "read_committed")
-        check_source(name, source, kafka)
     checkpoint = Checkpoint(spark, checkpoint_of(head, settings.directory, settings.checkpoint))
-    with _refusals_of_spark(f"source '{name}'"):
+    opened = _opened.setdefault(spark, _Opened())
+    if isinstance(source, TopicSource):
+        topic_ids = check_source(name, source, kafka)
+        if source.fails_on_data_loss:
+            check_topics(checkpoint, source_key(name), topic_ids)
+            opened.topic_ids |= topic_ids
+    with _refusals_of_spark(source_key(name)):
         schema = source_schema(spark, checkpoint, name, source, kafka)
         rows = source_rows(spark, name, source, schema, _on_bad_row(head), kafka)
-    opened = _opened.setdefault(spark, _Opened())
     if rows.bad is not None:
         opened.bad[name] = rows.bad
     if rows.marked is not None:
@@ -145,7 +154,7 @@ def run_pipeline(plan: PipelinePlan, settings: RunSettings | None = None) -> Non
     def report_concealed(event: Event) -> None:
         report({**event, "reason": concealed(event["reason"], secrets)} if "reason" in event else event)
 
-    with _stopping_on_signals(settings.stop):
+    with stopping_on_signals(settings.stop.set):
         try:
             _run(plan, replace(settings, report=report_concealed))
         except PipelineFailed as failure:
@@ -163,6 +172,9 @@ def _run(plan: PipelinePlan, settings: RunSettings) -> None:
     rows, mode, passes = _result(plan, spec, spark, settings)
     # Not before the sources were found: a start that fails has not made the checkpoint anybody's.
     checkpoint_id = checkpoint.claim(spec.name, spec.all_sources, streams_of(rows))
+    keep_topics(checkpoint, _opened.get(spark, _Opened()).topic_ids)
+    if isinstance(spec.sink, TopicSink):
+        require_memory_of_batches(spec, spec.sink, brokers.of_sink(spec.sink), checkpoint)
     with _refusals_of_spark("sink"):
         start = prepared(
             SinkStart(
@@ -186,7 +198,9 @@ def _run(plan: PipelinePlan, settings: RunSettings) -> None:
         _mirrored(mirror),
         ends_by_itself=isinstance(spec.trigger, str),
         passes=passes,
+        owns_checkpoint=lambda: checkpoint.is_owned_by(run),
     )
+    checkpoint.take_over(run)
     settings.report(
         {
             "event": "started",
@@ -248,7 +262,7 @@ def _mirrored(mirror: GroupMirror) -> Any:
 
 @contextlib.contextmanager
 def _refusals_of_spark(key: str) -> Iterator[None]:
-    """What Spark says of SQL, columns and settings before a query runs, as one line."""
+    """What is wrong with a part of the pipeline before a query runs, as one line that begins with its key."""
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     try:
@@ -259,26 +273,15 @@ def _refusals_of_spark(key: str) -> Iterator[None]:
         place = f" (line {mistake.line}, position {mistake.position + 1} of the SQL)" if mistake.line else ""
         raise PipelineFailed(f"{key}: {mistake.message}{place}", ExitCode.INVALID_SQL) from refusal
     except PySparkException as refusal:
-        raise judge(failure_text(refusal)).failure() from refusal
+        judgement = judge(failure_text(refusal))
+        raise PipelineFailed(_behind_key(key, judgement.line), judgement.exit_code) from refusal
+    except PipelineFailed as failure:
+        raise PipelineFailed(_behind_key(key, str(failure)), failure.exit_code) from failure
 
 
-@contextlib.contextmanager
-def _stopping_on_signals(stop: threading.Event) -> Iterator[None]:
-    """The first ctrl-C or SIGTERM lets the batch finish; a second ctrl-C does not wait for it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _behind_key(key: str, message: str) -> str:
+    """Who knows the very key has named it; who knows only rows, files or a table has not."""
+    return message if _BEGINS_WITH_KEY.match(message) else f"{key}: {message}"
 
 
 def _default_report() -> Any:

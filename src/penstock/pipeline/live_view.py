@@ -73,8 +73,11 @@ class LiveView:
         elif kind == "stopped":
             self.close()
             total = event["total"]
-            counted = [f"{total['rows']:,} rows in {total['batches']:,} batches"]
-            counted += [f"{total[key]:,} {word}" for key, word in _COUNTS.items() if total[key]]
+            counted = [f"{_count(total['rows'], 'row')} in {_count(total['batches'], 'batch')}"]
+            if total["dead_letters"]:
+                counted.append(_count(total["dead_letters"], "dead letter"))
+            if total["dropped"]:
+                counted.append(f"{total['dropped']:,} dropped")
             self._say(f"{event['pipeline']}: stopped after {', '.join(counted)}")
             return
         if self._interactive:
@@ -136,7 +139,7 @@ class LiveView:
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(title=f"batch {event['batch']}: {event['count']:,} rows", title_justify="left")
+        table = Table(title=f"batch {event['batch']}: {_count(event['count'], 'row')}", title_justify="left")
         for column in event["columns"]:
             table.add_column(column)
         for row in event["rows"]:
@@ -146,6 +149,11 @@ class LiveView:
 
 
 _COUNTS: Final = {"dead_letters": "dead letters", "dropped": "dropped"}
+
+
+def _count(number: int, word: str) -> str:
+    ending = "" if number == 1 else "es" if word.endswith("ch") else "s"
+    return f"{number:,} {word}{ending}"
 
 
 def _lags(by_topic: Any) -> str:

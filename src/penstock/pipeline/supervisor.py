@@ -27,14 +27,18 @@ ATTEMPTS_WITHOUT_PROGRESS: Final = 4
 _POLL_S: Final = 0.1
 FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
+_OWNER_CHECK_S: Final = 5.0
 _STOP_POLL_S: Final = 0.002
 _STOP_PATIENCE_S: Final = 120.0
 _HAS_WRITTEN: Final = '"addBatch"'  # among the durations of a batch that has run
+_TAKEN_OVER: Final = Judgement("another run of this pipeline has taken over; this one stops", ExitCode.FENCED)
 _BETWEEN_BATCHES: Final = ("Getting offsets from", "Waiting for", "No new data", "Initializing", "Stopped")
 
 
 class Supervisor:
-    """`start` starts the query from its checkpoint, as often as it is called."""
+    """`start` starts the query from its checkpoint, as often as it is called. `owns_checkpoint`: no later run has taken
+    that over. A run that has lost it ends, also when its sink would not notice or has nothing to write; the one that
+    has it is not stopped by what the other wrote last."""
 
     def __init__(
         self,
@@ -46,6 +50,8 @@ class Supervisor:
         ends_by_itself: bool = False,
         passes: int = 1,
         first_pause_s: float = FIRST_PAUSE_S,
+        owns_checkpoint: Callable[[], bool] = lambda: True,
+        owner_check_s: float = _OWNER_CHECK_S,
     ) -> None:
         self._name = name
         self._start = start
@@ -54,6 +60,8 @@ class Supervisor:
         self._passes = passes
         self._first_pause_s = first_pause_s
         self._ends_by_itself = ends_by_itself
+        self._owns_checkpoint = owns_checkpoint
+        self._owner_check_s = owner_check_s
         self._fruitless = 0
         self.tally = Tally()
 
@@ -67,7 +75,8 @@ class Supervisor:
             gives_up = self._fruitless >= ATTEMPTS_WITHOUT_PROGRESS and (
                 not judgement.until_it_does or self._settings.once
             )
-            if not judgement.may_pass or gives_up:
+            may_pass = judgement.may_pass or (judgement.by_another_run and self._owns_checkpoint())
+            if not may_pass or gives_up:
                 raise judgement.failure()
             pause_s = min(self._first_pause_s * 2 ** (self._fruitless - 1), _LONGEST_PAUSE_S)
             self._report({"event": "restarting", "reason": judgement.line, "in_seconds": pause_s})
@@ -92,6 +101,7 @@ class Supervisor:
                 return judge(failure_text(failure))
 
     def _follow(self, query: StreamingQuery) -> Judgement | None:
+        next_check = time.monotonic() + self._owner_check_s
         while True:
             ended = _ended(query, _POLL_S)
             self._take_progress(query)
@@ -101,13 +111,18 @@ class Supervisor:
                 finish_batch(query)
                 self._take_progress(query)
                 return None
+            if time.monotonic() >= next_check:
+                if not self._owns_checkpoint():
+                    finish_batch(query)
+                    return _TAKEN_OVER
+                next_check = time.monotonic() + self._owner_check_s
 
     def _end_of_its_own(self) -> Judgement | None:
         """Only a run over what is there ends by itself. Spark stops a query when it is started again in the same Spark,
         from the same checkpoint."""
         if self._settings.once or self._settings.stop.is_set() or self._ends_by_itself:
             return None
-        return Judgement("another run of this pipeline has taken over; this one stops", ExitCode.FENCED)
+        return _TAKEN_OVER
 
     def _take_progress(self, query: StreamingQuery) -> None:
         """Spark keeps the last hundred reports. Some are of batches that have nothing to do yet, and have not begun."""

@@ -1,6 +1,7 @@
-"""Spark's own Kafka connector, fetched by its Maven coordinates: what the data source "penstock" is compared with.
+"""Spark's own Kafka connector, and the JDBC driver of PostgreSQL for its own table writer, fetched by their Maven
+coordinates: what our source and sinks are compared with.
 
-Owns which release of the connector is used, and what it needs beside it. It must never know what is compared.
+Owns which releases are used, and what they need beside them. It must never know what is compared.
 
 Invariant: nothing that PySpark brings along is among the jars, so that no class exists in two versions.
 """
@@ -20,6 +21,7 @@ _TOKENS_VERSION: Final = "4.0.0"
 # What the connector was built with.
 _KAFKA_CLIENTS_VERSION: Final = "3.9.2"
 _COMMONS_POOL_VERSION: Final = "2.13.1"
+_DATABASE_DRIVER_VERSION: Final = "42.7.14"
 
 
 def connector_jars() -> list[Path]:
@@ -38,6 +40,14 @@ def connector_jars() -> list[Path]:
     return sorted(directory.glob("*.jar"))
 
 
-def connector_conf() -> dict[str, str]:
+def database_driver_jars() -> list[Path]:
+    """The jars that let `format("jdbc")` write to PostgreSQL; fetched on first use. Raises JavaMissingError."""
+    # What it depends on are annotations for compilers.
+    artifact = Artifact("org.postgresql", "postgresql", _DATABASE_DRIVER_VERSION, alone=True)
+    return sorted(fetch_jars(f"postgresql-driver-{_DATABASE_DRIVER_VERSION}", [artifact]).glob("*.jar"))
+
+
+def connector_conf(*, with_database: bool = False) -> dict[str, str]:
     """Spark settings of a session with the connector."""
-    return {"spark.jars": ",".join(str(jar) for jar in connector_jars())}
+    jars = [*connector_jars(), *(database_driver_jars() if with_database else [])]
+    return {"spark.jars": ",".join(str(jar) for jar in jars)}

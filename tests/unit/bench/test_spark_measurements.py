@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.bench import spark_tables
 from penstock.bench.catalogue import CATALOGUE, OF_ENGINES
-from penstock.bench.main import _asked_for, arguments_parser
+from penstock.bench.main import _asked_for, _possible, arguments_parser
 from penstock.bench.measurements.spark_growth import SparkGrowth
 from penstock.bench.measurements.spark_latency import _key, _with_counterparts
 from penstock.bench.metric import Metric, Readings, Target, Unit
@@ -23,6 +24,14 @@ def test_spark_is_a_word_for_all_of_them() -> None:
     only = arguments_parser().parse_args(["--only", "start", "spark"]).only
     assert _asked_for(only) == ["start", *(name for name in CATALOGUE if name in OF_ENGINES)]
     assert _asked_for(None) == list(CATALOGUE)
+
+
+def test_without_postgresql_only_its_row_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_tables, "absence", lambda: "PostgreSQL is not installed: apt install postgresql")
+    names, notes = _possible(["spark-copy", "spark-table"])
+    assert names == ["spark-copy"]
+    assert notes == ["spark-table was not measured: PostgreSQL is not installed: apt install postgresql"]
+    assert _possible(["spark-copy"]) == (["spark-copy"], [])
 
 
 def test_engines_are_compared_by_the_contestants_names() -> None:
@@ -63,7 +72,7 @@ def test_what_stock_spark_does_not_offer_is_compared_with_what_it_does() -> None
 
 @pytest.mark.parametrize(("row_bytes", "label"), [(100, "100 B"), (1024, "1 KB")])
 def test_rows_are_named_by_their_size(row_bytes: int, label: str) -> None:
-    assert Flow(row_bytes, copies=False).label == label
+    assert Flow(row_bytes, into="nowhere").label == label
 
 
 @pytest.mark.parametrize("name", sorted(OF_ENGINES))

@@ -10,8 +10,12 @@ def batch(rows: int, trigger_ms: int) -> dict[str, Any]:
 
 
 def test_orders_travel_whole() -> None:
-    queries = (Query("in", None), Query("in", "out", "exactly_once", rows_per_batch=10))
-    orders = Orders(Engine.PENSTOCK, "127.0.0.1:9092", Pace.DRAIN, queries)
+    queries = (
+        Query("in", None),
+        Query("in", "out", "exactly_once", rows_per_batch=10),
+        Query("in", None, "exactly_once", sink_table="out"),
+    )
+    orders = Orders(Engine.PENSTOCK, "127.0.0.1:9092", Pace.DRAIN, queries, "postgresql://someone@127.0.0.1/there")
     assert Orders.from_json(orders.as_json()) == orders
 
 

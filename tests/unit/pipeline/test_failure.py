@@ -19,9 +19,14 @@ def python(name: str, message: str) -> str:
     ("text", "code", "line"),
     [
         (
-            python("penstock.pipeline.topics.errors.DataLossError", "topic 'orders' partition 0 is gone"),
+            python(
+                "penstock.pipeline.topics.errors.DataLossError",
+                "topic 'orders' partition 0 is gone. To go on with the records that are there, set the option"
+                " failOnDataLoss to false",
+            ),
             ExitCode.SOURCE_LOST,
-            "topic 'orders' partition 0 is gone",
+            "topic 'orders' partition 0 is gone; to begin anew with what is there now, name another directory with"
+            " --checkpoint",
         ),
         (
             python("penstock.pipeline.topics.errors.UnknownTopicError", "topic 'orders' does not exist"),
@@ -41,7 +46,7 @@ def python(name: str, message: str) -> str:
         (
             python("penstock.pipeline.sinks.errors.TableRefused", "column 'a' is missing"),
             ExitCode.SINK_REFUSED,
-            "column 'a' is missing",
+            "sink: column 'a' is missing",
         ),
         (
             WRAPPED + "java.io.IOException: No space left on device",

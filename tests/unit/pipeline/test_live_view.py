@@ -48,6 +48,15 @@ def test_without_a_terminal_what_happens_is_told_in_lines() -> None:
     assert "NULL" in rows.getvalue()
 
 
+def test_one_is_not_told_as_several() -> None:
+    screen, rows = io.StringIO(), io.StringIO()
+    view = LiveView(screen, rows, interactive=False)
+    view(EVENTS[2])
+    view({**EVENTS[-1], "total": {"rows": 1, "batches": 1, "dead_letters": 1, "dropped": 1}})
+    assert screen.getvalue() == "penstock: revenue: stopped after 1 row in 1 batch, 1 dead letter, 1 dropped\n"
+    assert rows.getvalue().split()[:4] == ["batch", "2:", "1", "row"]
+
+
 def test_on_a_terminal_rates_lag_and_dead_letters_are_drawn() -> None:
     screen = io.StringIO()
     view = LiveView(screen, io.StringIO(), interactive=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -56,13 +57,22 @@ class Pretended:
 
 
 class Run:
-    def __init__(self, queries: Iterable[Pretended], *, once: bool = True) -> None:
+    def __init__(self, queries: Iterable[Pretended], *, once: bool = True, owns: Iterable[bool] = ()) -> None:
         self.events: list[Event] = []
         self.batches: list[int] = []
         self.starts = 0
         self._queries: Iterator[Pretended] = iter(queries)
         settings = RunSettings(once=once, report=self.events.append)
-        self.supervisor = Supervisor("p", self._start, settings, self._on_batch, first_pause_s=0.001)
+        answers = iter(owns)
+        self.supervisor = Supervisor(
+            "p",
+            self._start,
+            settings,
+            self._on_batch,
+            first_pause_s=0.001,
+            owns_checkpoint=lambda: next(answers, True),
+            owner_check_s=0.001,
+        )
 
     def _start(self) -> Any:
         self.starts += 1
@@ -115,3 +125,43 @@ def test_a_query_that_somebody_else_stopped_was_taken_over() -> None:
     with pytest.raises(PipelineFailed, match="another run of this pipeline has taken over") as taken:
         Run([Pretended()], once=False).supervisor.run()
     assert taken.value.exit_code == ExitCode.FENCED
+
+
+OTHER_RUN = "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log"
+
+
+class Endless(Pretended):
+    """A query that goes on until it is stopped."""
+
+    is_stopped = False
+    isActive = True  # noqa: N815 (Spark's name)
+    status: ClassVar = {"isTriggerActive": False, "message": "Waiting for data to arrive"}
+
+    def awaitTermination(self, timeout_ms: int) -> bool:  # noqa: N802
+        time.sleep(timeout_ms / 100_000)
+        return self.is_stopped
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def test_of_two_runs_with_one_checkpoint_the_one_whose_it_is_goes_on() -> None:
+    run = Run([Pretended(error=OTHER_RUN), Pretended()], owns=[True])
+    run.supervisor.run()
+    assert run.starts == 2
+
+
+def test_of_two_runs_with_one_checkpoint_the_other_ends() -> None:
+    run = Run([Pretended(error=OTHER_RUN), Pretended()], owns=[False])
+    with pytest.raises(PipelineFailed, match="same checkpoint") as fenced:
+        run.supervisor.run()
+    assert (fenced.value.exit_code, run.starts) == (ExitCode.FENCED, 1)
+
+
+def test_a_run_that_is_taken_over_ends_even_if_it_has_nothing_to_do() -> None:
+    query = Endless()
+    run = Run([query], once=False, owns=[True, True, False])
+    with pytest.raises(PipelineFailed, match="taken over") as fenced:
+        run.supervisor.run()
+    assert fenced.value.exit_code == ExitCode.FENCED
+    assert query.is_stopped

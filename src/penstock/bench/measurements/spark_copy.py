@@ -41,7 +41,7 @@ class SparkCopy:
     def _flows(self) -> list[Flow]:
         """The guarantee is ours to keep; Spark's own sink is not asked."""
         return [
-            Flow(size, copies=True, guarantee="exactly_once")
+            Flow(size, into="topic", guarantee="exactly_once")
             for size in (self.sizes.small_record_bytes, self.sizes.large_record_bytes)
         ]
 

@@ -39,7 +39,7 @@ class SparkRead:
 
     @property
     def _flows(self) -> list[Flow]:
-        return [Flow(size, copies=False) for size in (self.sizes.small_record_bytes, self.sizes.large_record_bytes)]
+        return [Flow(size, into="nowhere") for size in (self.sizes.small_record_bytes, self.sizes.large_record_bytes)]
 
 
 def _key(row_bytes: int) -> str:

@@ -8,6 +8,7 @@ A partition that does not exist is refused by itself; what the group refuses, it
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from penstock.broker.group_offsets import Committer
@@ -33,22 +34,11 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommi
     for topic in request.topics:
         answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answered)
+        find = partial(topics.partition_by_id, topic.topic_id) if by_id else partial(topics.partition, topic.name)
         for partition in topic.partitions:
-            index = partition.partition_index
-            result = OffsetCommitResponsePartition(partition_index=index)
+            result = OffsetCommitResponsePartition(partition_index=partition.partition_index)
             answered.partitions.append(result)
-            try:
-                target = topics.partition_by_id(topic.topic_id, index) if by_id else topics.partition(topic.name, index)
-            except BrokerError as error:
-                result.error_code = error.code
-                continue
-            asked.add(
-                target,
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata,
-                result,
-            )
+            asked.add(partition, result, find)
     if asked.is_empty:
         return response
 

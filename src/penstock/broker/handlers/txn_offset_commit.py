@@ -6,6 +6,7 @@ the transaction with this request, where before AddOffsetsToTxn had to come firs
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from penstock.broker.group_offsets import Committer
@@ -33,21 +34,11 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffse
     for topic in request.topics:
         answered = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answered)
+        find = partial(context.node.topics.partition, topic.name)
         for partition in topic.partitions:
             result = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
             answered.partitions.append(result)
-            try:
-                target = context.node.topics.partition(topic.name, partition.partition_index)
-            except BrokerError as error:
-                result.error_code = error.code
-                continue
-            asked.add(
-                target,
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata,
-                result,
-            )
+            asked.add(partition, result, find)
     if asked.is_empty:
         return response
 

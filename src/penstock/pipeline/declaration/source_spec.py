@@ -5,6 +5,7 @@ Owns the keys of a source and which of them go together. It must never know how 
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -161,6 +162,17 @@ class TopicSource(_Stream):
     @property
     def static(self) -> bool:
         return False
+
+    def reads(self, topic: str) -> bool:
+        if self.topic_pattern is not None:
+            return re.fullmatch(self.topic_pattern, topic) is not None
+        return topic in (self.topic or ())
+
+    @property
+    def fails_on_data_loss(self) -> bool:
+        """Whether records that are gone end the pipeline, as they do unless its author says otherwise."""
+        told = [str(value).lower() for option, value in self.options.items() if option.lower() == "failondataloss"]
+        return "false" not in told
 
     @property
     def columns(self) -> str | None:

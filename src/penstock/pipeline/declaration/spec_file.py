@@ -41,6 +41,12 @@ class FileOrigin:
             return Problem(self.file, self._line(path), key_text(path), f"{self._masked(message)} ({where})")
         return Problem(self.file, text.line + line - 1, key_text(path), self._masked(message), text.column + position)
 
+    def placed(self, message: str) -> str:
+        """A line of a pipeline that ran, behind the file and, where it begins with a key, the line of that key."""
+        words = message.partition(":")[0]
+        line = next((line for path, line in self.document.lines.items() if path and key_text(path) == words), 0)
+        return str(Problem(self.file, line, "", self._masked(message)))
+
     def shown(self, path: KeyPath, value: Any) -> str | None:
         for length in range(len(path), 0, -1):
             if path[:length] in self.document.spelled:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.engine.protocol import Lines, Message, socket_path
+from penstock.pipeline.stop_signals import stopping_on_signals
 
 _ANSWER_TIMEOUT_S: Final = 3.0
 
@@ -88,29 +87,13 @@ class EngineRun:
             self._lines.send({"do": "stop"})
 
 
-@contextlib.contextmanager
-def stopping_on_signals(run: EngineRun) -> Iterator[None]:
-    """The first ctrl-C or SIGTERM asks the pipeline to stop; a second ctrl-C leaves without waiting for it."""
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        run.request_stop()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def run_in_engine(
     data_dir: Path, name: str, spec: dict[str, Any], options: dict[str, Any], on_event: Callable[[Message], None]
 ) -> Outcome:
     """Submits and follows, stopping the pipeline on ctrl-C and SIGTERM. For the main thread of a command."""
     run = EngineRun.submit(data_dir, name, spec, options)
     try:
-        with stopping_on_signals(run):
+        with stopping_on_signals(run.request_stop):
             return run.follow(on_event)
     except EngineLost as lost:
         return Outcome(int(ExitCode.ENGINE_LOST), str(lost))

@@ -41,8 +41,9 @@ def packed_settings(settings: RunSettings) -> dict[str, Any]:
 def host(spark: SparkSession) -> Host:
     """For `Engine`: runs pipelines in sessions of this Spark."""
     from penstock.pipeline.api import PipelinePlan
+    from penstock.pipeline.engine.mistakes import mistakes_in_sql
     from penstock.pipeline.failure import PipelineFailed
-    from penstock.pipeline.job import run_pipeline
+    from penstock.pipeline.job import check_brokers, run_pipeline
     from penstock.pipeline.run_settings import RunSettings
 
     def run_hosted(spec: dict[str, Any], options: dict[str, Any], run: Run) -> int:
@@ -57,9 +58,14 @@ def host(spark: SparkSession) -> Host:
             spark=spark,
         )
         try:
+            # Before its checkpoint is looked at: a misspelled topic is no reason to name another one.
+            check_brokers(declared, settings)
             run_pipeline(PipelinePlan(declared, Path(run.directory)), settings)
         except PipelineFailed as failure:
-            run.report({"event": "failed", "pipeline": run.name, "reason": str(failure)})
+            event: dict[str, Any] = {"event": "failed", "pipeline": run.name, "reason": str(failure)}
+            if failure.exit_code == ExitCode.INVALID_SQL:
+                event["mistakes"] = mistakes_in_sql(declared, spark, Path(run.directory))
+            run.report(event)
             return int(failure.exit_code)
         return int(ExitCode.OK)
 

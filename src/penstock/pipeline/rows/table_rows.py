@@ -35,7 +35,8 @@ def _read(source: TableSource) -> Any:
         reason = " ".join(str(failure).split())
         denied = "password" in reason or "authentication" in reason or "permission denied" in reason
         code = ExitCode.ACCESS_DENIED if denied else ExitCode.NOT_FOUND
-        raise PipelineFailed(f"table {source.table} cannot be read: {reason}", code) from None
+        remedy = "check the user, the password and what it may read" if denied else "check the url and the table's name"
+        raise PipelineFailed(f"table {source.table} cannot be read: {reason}; {remedy}", code) from None
 
 
 def _connect(url: str) -> Any:

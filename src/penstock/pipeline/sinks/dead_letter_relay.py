@@ -106,6 +106,7 @@ class _Publisher:
         sender.flush()
         offset = CommittedOffset(next_id, self._metadata())
         self._client.txn_offset_commit(self._name, self._producer, self._name, {self._place: offset})
+        crash_points.reached("table.dead_letters_sent")
         self._client.end_txn(self._name, self._producer, commit=True)
         # A fresh epoch, whatever the broker's version: sequences begin at 0 again.
         self._producer = self._client.init_producer_id(self._name)

@@ -11,6 +11,7 @@ somebody else has written meanwhile.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from typing import Final
 
@@ -79,8 +80,8 @@ _MEANINGS: Final[tuple[tuple[tuple[str, ...], type[TableSinkError], str], ...]] 
 
 def _without_query(text: str) -> str:
     """ADBC repeats the statement behind its message."""
-    message = text.split(" query: ", maxsplit=1)[0]
-    return message.split("[SQLite] ")[-1].removeprefix("Failed to prepare query: ").rstrip(".")
+    message = re.split(r" query(?: was)?: ", text, maxsplit=1)[0].split("[SQLite] ")[-1]
+    return re.sub(r"^(?:[A-Z_]+: )?failed to prepare(?: query)?: ", "", message, flags=re.IGNORECASE).rstrip(".")
 
 
 def connect_in_driver(path: str) -> SqliteDatabase:

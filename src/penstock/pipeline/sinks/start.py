@@ -74,8 +74,8 @@ def _writer(start: SinkStart) -> Callable[[], DataStreamWriter]:
 
 def _topic_writer(start: SinkStart, sink: TopicSink) -> Callable[[], DataStreamWriter]:
     from penstock.pipeline.sinks.topic_records import topic_records
-    from penstock.pipeline.topics.row_encoding import arranged
     from penstock.pipeline.topics.transaction import claim_ownership
+    from penstock.pipeline.topics.way_of_writing import ready_to_write
 
     spec = start.spec
     kafka = start.brokers.of_sink(sink)
@@ -85,10 +85,15 @@ def _topic_writer(start: SinkStart, sink: TopicSink) -> Callable[[], DataStreamW
     options |= {"guarantee": spec.guarantee, "transactionalId": spec.name, "run": start.run}
     options["batchesTopic" if DEAD_LETTER in start.rows.columns else "topic"] = sink.topic
     records = topic_records(start.rows, sink, spec.name, spec.dead_letter_topic)
-    arranged_records = arranged(records, options)
+    ready, options = ready_to_write(records, options, _hand_over_directory(start.checkpoint))
     if spec.guarantee != "at_least_once":
         claim_ownership(options)
-    return _stream(start, arranged_records, "topic", "penstock", options)
+    return _stream(start, ready, "topic", "penstock", options)
+
+
+def _hand_over_directory(checkpoint: Checkpoint) -> Path | None:
+    location = Path(checkpoint.location)
+    return location / "penstock" / "hand_over" if location.is_absolute() else None
 
 
 def _table_writer(start: SinkStart, sink: TableSink) -> Callable[[], DataStreamWriter]:

@@ -15,10 +15,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,9 @@ from penstock.pipeline.spark.java import JavaRuntime
 
 _START_TIMEOUT_S: Final = 120
 _POLL_S: Final = 0.01
+_CONNECTION_FILE: Final = "gateway"
+_SOCKET_NAME_BYTES: Final = len("/.00000000-0000-0000-0000-000000000000.sock")
+_SOCKET_PATH_BYTES_MAX: Final = 100  # 104 on macOS, 108 on Linux
 
 # What Spark's own launcher passes for Spark 4.3 (org.apache.spark.launcher.JavaModuleOptions), without the module.
 _OPENED: Final = (
@@ -101,12 +106,24 @@ def class_path(home: Path, configuration: Path | None) -> str:
     return os.pathsep.join([*([str(configuration)] if configuration else []), *jars])
 
 
+def _temporary_files_in(directory: Path) -> list[str]:
+    """Libraries that jars unpack, sockets of workers, blocks of shuffles: what a JVM that is killed leaves behind.
+
+    Java does not know TMPDIR. The sockets are why a directory with a long name is left alone: their paths have a bound.
+    """
+    if len(os.fsencode(directory)) + _SOCKET_NAME_BYTES > _SOCKET_PATH_BYTES_MAX:
+        return []
+    return [f"-Djava.io.tmpdir={directory}"]
+
+
 class Jvm:
     """A JVM that waits for Spark to be used through py4j."""
 
-    def __init__(self, process: subprocess.Popen[bytes], connection_file: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
+        """`directory` is the JVM's own, and is removed when nobody holds this object any more, or at exit."""
         self.process = process
-        self._connection_file = connection_file
+        self._connection_file = directory / _CONNECTION_FILE
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
 
     @classmethod
     def start(
@@ -120,9 +137,9 @@ class Jvm:
         """Returns at once; `gateway` waits until it answers."""
         configuration = os.environ.get("SPARK_CONF_DIR")
         paths = class_path(pyspark_home(), Path(configuration) if configuration else None)
-        # Spark writes the port and the secret to a file of that name, which must not exist yet.
-        connection_file = Path(tempfile.mkdtemp(prefix="penstock-jvm-")) / "gateway"
-        command = [str(java.java), *options, "-cp", paths, "org.apache.spark.deploy.SparkSubmit"]
+        directory = Path(tempfile.mkdtemp(prefix="penstock-jvm-"))
+        command = [str(java.java), *options, *_temporary_files_in(directory)]
+        command += ["-cp", paths, "org.apache.spark.deploy.SparkSubmit"]
         for name, value in conf.items():
             command += ["--conf", f"{name}={value}"]
         command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
@@ -134,12 +151,13 @@ class Jvm:
                 **inherited,
                 **environment,
                 "SPARK_CONNECT_MODE": "0",
-                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
+                # Spark writes the port and the secret to a file of that name, which must not exist yet.
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(directory / _CONNECTION_FILE),
             },
             # ctrl-C reaches every process of the terminal, and the driver still needs this one to stop in good order.
             start_new_session=True,
         )
-        return cls(process, connection_file)
+        return cls(process, directory)
 
     def gateway(self) -> Gateway:
         """Waits for the JVM. Raises JvmError when it ends instead."""
@@ -148,16 +166,17 @@ class Jvm:
             while not self._connection_file.exists():
                 status = self.process.poll()
                 if status is not None:
-                    self._close()
                     raise JvmError(f"Java ended with status {status} before Spark was there; what it said stands above")
                 if time.monotonic() > deadline:
-                    self.kill()
                     raise JvmError(f"Java did not start Spark within {_START_TIMEOUT_S} s")
                 time.sleep(_POLL_S)
             written = self._connection_file.read_bytes()
+        except BaseException:
+            # Without the directory it could not say where it is. It would not look at its standard input then either.
+            self.kill()
+            raise
         finally:
             self._connection_file.unlink(missing_ok=True)
-            self._connection_file.parent.rmdir()
         # Written in one piece under another name and renamed: a 4-byte port, a 4-byte length, the secret.
         return Gateway(int.from_bytes(written[:4], "big"), written[8:].decode())
 

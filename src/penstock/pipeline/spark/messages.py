@@ -33,9 +33,18 @@ class SqlMistake:
     position: int = 0
 
 
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
+
+
 @contextmanager
 def quiet_pyspark() -> Iterator[None]:
-    """pyspark logs every exception of SQL, with both stack traces, before it raises it. Here they become one line."""
+    """pyspark logs every exception of SQL, with both stack traces, before it raises it. Here they become one line.
+
+    py4j does the same when a JVM is killed, with the root logger, and from whatever thread was talking to it: what it
+    has to say is not heard any more from here on.
+    """
+    logging.getLogger().addFilter(_is_not_of_py4j)
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:

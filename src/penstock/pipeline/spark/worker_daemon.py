@@ -20,6 +20,7 @@ from typing import Final
 # Everything that a worker of a pipeline imports. Those of ours come last; a module that is not installed, or that does
 # not load, is left to the task that asks for it and gets the error where it belongs.
 PRELOADED: Final = (
+    "encodings.idna",  # which a process otherwise looks for when it first connects to a host by its name
     "pyarrow",
     "pyarrow.compute",
     "numpy",

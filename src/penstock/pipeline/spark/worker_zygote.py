@@ -62,7 +62,9 @@ class Zygote:
         self._shims: dict[int, socket.socket] = {}  # by the process id of the child
         self._children: dict[int, int] = {}  # by the descriptor of the shim's connection
         self._poll = select.poll()
-        self._signal_in, self._signal_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._signal_in, self._signal_out = os.pipe()
+        for descriptor in (self._signal_in, self._signal_out):
+            os.set_blocking(descriptor, False)
 
     def serve(self) -> None:
         signal.set_wakeup_fd(self._signal_out, warn_on_full_buffer=False)

@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -50,6 +50,17 @@ def divide(
         for whole in parts
         for part in _cut(whole, 1 if whole in small else _share(whole.size, large_total, large_count))
     ]
+
+
+def tasks_of(parts: Sequence[OffsetRange], *, together_rows: int) -> list[tuple[OffsetRange, ...]]:
+    """What each task of a micro-batch reads: all of it in one while it is small.
+
+    A task costs about as much as reading some ten thousand rows does. Where a few rows are much work, the next batch
+    has more of them for it, and is divided.
+    """
+    if parts and sum(part.size for part in parts) <= together_rows:
+        return [tuple(parts)]
+    return [(part,) for part in parts]
 
 
 def _share(size: int, total: int, count: int) -> int:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _GATHERED_BYTES: Final = 8 * 1024 * 1024
 _ROWS_BYTES: Final = 1024 * 1024
 _TOPIC_PAUSE_S: Final = 0.1
+_PARTITION_COUNT_MAX_AGE_S: Final = 1.0
 
 
 class Chunk(NamedTuple):
@@ -102,19 +103,19 @@ class RowEncoder:
 
 
 class PartitionCounts:
-    """How many partitions topics have, asked anew in every batch of a query: partitions are added while it runs."""
+    """How many partitions topics have, asked anew every now and then: partitions are added while a query runs."""
 
-    def __init__(self) -> None:
-        self._batch: tuple[str, ...] = ()
-        self._known: dict[tuple[str, str], int] = {}
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[int, float]] = {}
 
-    def of(self, options: SinkOptions, batch: tuple[str, ...], topic: str) -> int:
-        if batch != self._batch:
-            self._batch, self._known = batch, {}
-        where = (options.kafka["bootstrap.servers"], topic)
-        if where not in self._known:
-            self._known[where] = partition_count(shared_client(options.wire_settings), topic)
-        return self._known[where]
+    def of(self, options: SinkOptions, topic: str) -> int:
+        where, now_s = (options.kafka["bootstrap.servers"], topic), self._clock()
+        count, asked_s = self._known.get(where, (0, float("-inf")))
+        if now_s - asked_s >= _PARTITION_COUNT_MAX_AGE_S:
+            count = partition_count(shared_client(options.wire_settings), topic)
+            self._known[where] = (count, now_s)
+        return count
 
 
 def partition_count(client: WireClient, topic: str) -> int:
@@ -138,13 +139,7 @@ def encoder_of_task(options: SinkOptions, columns: list[str]) -> RowEncoder:
 
     context = TaskContext.get()
     assert context is not None
-    batch = (
-        context.getLocalProperty("sql.streaming.queryId") or "",
-        context.getLocalProperty("streaming.sql.batchId") or f"stage {context.stageId()}",
-    )
-    return RowEncoder(
-        options, columns, lambda topic: _partition_counts.of(options, batch, topic), context.partitionId()
-    )
+    return RowEncoder(options, columns, lambda topic: _partition_counts.of(options, topic), context.partitionId())
 
 
 def arranged(frame: DataFrame, options: Mapping[str, str], *, writers: int | None = None) -> DataFrame:

@@ -92,6 +92,12 @@ def _created_anew(
     return anew
 
 
+def unchecked_ranges(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+    """The same as `batch_ranges` where the end was decided on at this start, and nothing has been lost since."""
+    starts = dict(start.ends) | dict(end.starts)
+    return [OffsetRange(partition, starts[partition], last) for partition, last in end.ends.items()]
+
+
 def batch_ranges(
     cluster: TopicCluster, start: StreamOffset, end: StreamOffset, loss: DataLossPolicy
 ) -> list[OffsetRange]:

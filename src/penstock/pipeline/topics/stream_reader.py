@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 from penstock.pipeline.topics.data_loss import DataLossPolicy
 from penstock.pipeline.topics.offsets import Offsets, StreamOffset, decode, encode
 from penstock.pipeline.topics.options import SourceOptions
-from penstock.pipeline.topics.planning import divide
+from penstock.pipeline.topics.planning import OffsetRange, divide, tasks_of
 from penstock.pipeline.topics.positions import AtOffsets
 from penstock.pipeline.topics.range_reader import read_range
 from penstock.pipeline.topics.resolution import (
@@ -40,7 +40,7 @@ from penstock.pipeline.topics.resolution import (
     selected,
     snapshot,
 )
-from penstock.pipeline.topics.stream_progress import Available, available, batch_ranges
+from penstock.pipeline.topics.stream_progress import Available, available, batch_ranges, unchecked_ranges
 from penstock.pipeline.topics.wire_cluster import WireCluster
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 # How often it is looked whether enough records have come, where some have but minOffsetsPerTrigger asks for more.
 _ENOUGH_CHECK_S: Final = 0.02
+_CHECK_MAX_AGE_S: Final = 1.0
+# A batch of no more rows than this is read by one task, whatever number of partitions they are in.
+_TOGETHER_ROWS: Final = 16 * 1024
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -75,6 +78,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger_s = float("-inf")
         self._had_nothing = False
         self._others_have_data = False
+        self._decided: dict[str, Any] | None = None
+        self._planned: dict[str, Any] | None = None
+        self._checked_s = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_columns": self._columns, "_connect": self._connect, "_clock": self._clock}
@@ -130,7 +136,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._had_nothing = False
                 self._topic_ids.update(found.topic_ids)
                 self._last_trigger_s = self._clock()
-                return encode(news.limited(self._row_limit(limit)))
+                self._decided = encode(news.limited(self._row_limit(limit)))
+                return self._decided
             remaining_s = deadline - self._clock()
             if remaining_s <= 0:
                 self._had_nothing = True
@@ -178,14 +185,31 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         parts = divide(
-            batch_ranges(self._cluster, decode(start), decode(end), self._loss),
+            self._ranges(start, end),
             min_partitions=self._options.min_partitions,
             max_records_per_partition=self._options.max_records_per_partition,
         )
-        return [InputPartition(part) for part in parts]
+        # Who sets minPartitions wants tasks, however little there is to read.
+        together_rows = min(_TOGETHER_ROWS, self._options.max_records_per_partition or _TOGETHER_ROWS)
+        if self._options.min_partitions is not None:
+            together_rows = 0
+        return [InputPartition(task) for task in tasks_of(parts, together_rows=together_rows)]
+
+    def _ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
+        """Where batches follow each other quickly, not each of them asks whether its records are still there.
+
+        One that does not was decided on just now, behind one that was; its tasks find out what is gone nevertheless.
+        """
+        goes_on, self._planned = start == self._planned and end == self._decided, end
+        if goes_on and self._clock() - self._checked_s < _CHECK_MAX_AGE_S:
+            return unchecked_ranges(decode(start), decode(end))
+        self._checked_s = self._clock()
+        return batch_ranges(self._cluster, decode(start), decode(end), self._loss)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, self._columns, partition.value)
+        pieces: tuple[OffsetRange, ...] = partition.value
+        for piece in pieces:
+            yield from read_range(self._options, self._columns, piece)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark calls this for every source when it begins a batch. The offsets themselves are in its checkpoint."""

@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 _RECORD_ATTEMPTS: Final = 50
 _RECORD_PAUSE_S: Final = 0.02
+_OWNERSHIP_MAX_AGE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class _OwnRun:
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
         self.claimed: set[tuple[str, str]] = set()
+        self.seen_owner_s: dict[tuple[str, str], float] = {}
+        """When a batch of this process last found its run to be the owner."""
 
 
 _own_run = _OwnRun()
@@ -84,7 +87,7 @@ def begin_stream_batch(options: SinkOptions) -> BatchAttempt:
     """Which batch it will be, Spark does not say here: the tasks know."""
     client = shared_client(options.wire_settings)
     try:
-        owner = _require_ownership(client, options)
+        owner = _known_ownership(options) or _require_ownership(client, options)
         crash_points.reached("topic.before_init")
         producer = take_epoch(client, options)
         crash_points.reached("topic.after_init")
@@ -93,7 +96,9 @@ def begin_stream_batch(options: SinkOptions) -> BatchAttempt:
         forget_client(options.wire_settings)
         raise
     if entry is None or entry.owner != owner:
+        _own_run.seen_owner_s.pop(_ledger_of(options), None)
         raise _fenced(options)
+    _own_run.seen_owner_s[_ledger_of(options)] = time.monotonic()
     return BatchAttempt(uuid.uuid4().hex, owner, producer, entry)
 
 
@@ -160,6 +165,7 @@ def record_before_writing(options: SinkOptions, attempt: BatchAttempt, query_id:
         try:
             add_to_transaction(client, options, attempt.producer, mine)
             end(client, options, attempt.producer, commit=True)
+            crash_points.reached("topic.recorded")
             return True
         except (ClientError, BrokerError) as error:
             if not is_ended_by_others(error):
@@ -176,6 +182,17 @@ def interruption(client: WireClient, options: SinkOptions, attempt: BatchAttempt
     return _interrupted(options)
 
 
+def _known_ownership(options: SinkOptions) -> str | None:
+    """The owner, if it was this run a moment ago: a batch that begins right behind another need not look twice."""
+    if time.monotonic() - _own_run.seen_owner_s.get(_ledger_of(options), float("-inf")) >= _OWNERSHIP_MAX_AGE_S:
+        return None
+    return options.run or _own_run.name
+
+
+def _ledger_of(options: SinkOptions) -> tuple[str, str]:
+    return options.wire_settings["bootstrap.servers"], options.group
+
+
 def _require_ownership(client: WireClient, options: SinkOptions) -> str:
     """Looks before it takes an epoch, so that a run that was fenced long ago does not disturb its successor."""
     entry = read_entry(client, options, require_stable=False)
@@ -185,7 +202,7 @@ def _require_ownership(client: WireClient, options: SinkOptions) -> str:
         elif entry.owner != options.run:
             raise _fenced(options)
         return options.run
-    what = (options.wire_settings["bootstrap.servers"], options.group)
+    what = _ledger_of(options)
     if what not in _own_run.claimed:
         claim(client, options, _own_run.name)
         _own_run.claimed.add(what)

@@ -347,3 +347,17 @@ def test_a_place_in_sql_is_a_place_in_the_file_where_that_is_known(transform: st
     rest = "\nname: x\nsource: {topic: a}\nsink: {topic: b}\n"
     origin = parse_pipeline(transform + rest, "p.yaml", {}).origin
     assert str(origin.problem_in_text(("transform", 0, "sql"), "m", 1, 7)) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("source.topic: topic 'a' does not exist", "p.yaml:3: source.topic: topic 'a' does not exist"),
+        ("sink: PostgreSQL refuses: hunter2", "p.yaml:4: sink: PostgreSQL refuses: ${SECRET}"),
+        ("Spark has ended", "p.yaml: Spark has ended"),
+        ("nothing: like a key", "p.yaml: nothing: like a key"),
+    ],
+)
+def test_the_line_of_a_failure_is_that_of_the_key_it_begins_with(message: str, expected: str) -> None:
+    text = "name: x\nsource:\n  topic: a\nsink: {table: t, url: 'postgresql://u:${SECRET}@h/d'}\n"
+    assert parse_pipeline(text, "p.yaml", {"SECRET": "hunter2"}).origin.placed(message) == expected

@@ -131,5 +131,6 @@ def test_an_archive_that_java_dies_of_does_not_break_a_start(tmp_path: Path, mon
         assert not archive.exists()
     finally:
         runtime.end()
+        runtime.zygote.wait(30)  # `end` does not wait long for one that is still importing
     assert runtime.jvm.process.returncode == 0
     assert not runtime.directory.exists()

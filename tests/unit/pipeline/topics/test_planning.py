@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.records import TopicPartition
-from penstock.pipeline.topics.planning import OffsetRange, divide, limit_rows
+from penstock.pipeline.topics.planning import OffsetRange, divide, limit_rows, tasks_of
 
 
 def piece(index: int, start: int, end: int) -> OffsetRange:
@@ -35,6 +35,13 @@ def test_no_task_reads_more_than_it_may() -> None:
     assert sizes(parts) == [33, 33, 34, 30]
     assert parts[0].start_offset == 7
     assert parts[2].end_offset == 107
+
+
+def test_a_small_batch_is_read_by_one_task() -> None:
+    parts = [piece(0, 0, 3), piece(1, 5, 9)]
+    assert tasks_of(parts, together_rows=7) == [tuple(parts)]
+    assert tasks_of(parts, together_rows=6) == [(piece(0, 0, 3),), (piece(1, 5, 9),)]
+    assert tasks_of([], together_rows=7) == []
 
 
 @given(

@@ -47,7 +47,7 @@ class Query:
 
 
 def ranges(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int, int, int]]:
-    parts: list[OffsetRange] = [partition.value for partition in reader.partitions(start, end)]
+    parts: list[OffsetRange] = [part for task in reader.partitions(start, end) for part in task.value]
     return [(*part.topic_partition, part.start_offset, part.end_offset) for part in parts]
 
 
@@ -65,6 +65,20 @@ def test_a_query_reads_on_from_where_it_was(cluster: FakeCluster) -> None:
     assert query.run_batch() == [("t", 1, 20, 25)]
     assert query.at == {"t": {"0": 10, "1": 25}}
     assert query.reader.reportLatestOffset() == {"t": {"0": 10, "1": 25}}
+
+
+def test_a_small_batch_is_one_task_unless_more_are_asked_for(cluster: FakeCluster) -> None:
+    def tasks(**options: str) -> int:
+        query = Query(cluster, startingOffsets="earliest", **options)
+        start, end = query.reader.initialOffset(), query.next_end()
+        return len(query.reader.partitions(start, end))
+
+    assert tasks() == 1
+    assert tasks(minPartitions="2") == 2
+    assert tasks(maxRecordsPerPartition="30") == 1
+    assert tasks(maxRecordsPerPartition="10") == 3
+    cluster.log("t", 1).latest = 20_000
+    assert tasks() == 2
 
 
 def test_nothing_new_is_the_very_same_offset(cluster: FakeCluster) -> None:
@@ -222,11 +236,25 @@ class TestDataLoss:
     def test_records_that_were_deleted_before_they_were_read(self, cluster: FakeCluster) -> None:
         cautious, careless = self.lossy(cluster, fail=True), self.lossy(cluster, fail=False)
         cluster.log("t", 0).earliest, cluster.log("t", 0).latest = 15, 18
+        cautious.now_s = careless.now_s = 2000.0
         with pytest.raises(
             DataLossError, match=r"offset 10 was to be read next.*earliest that is left is 15; 5 offsets"
         ):
             cautious.run_batch()
         assert careless.run_batch() == [("t", 0, 15, 18)]
+
+    def test_a_batch_right_behind_another_leaves_the_check_to_its_tasks(self, cluster: FakeCluster) -> None:
+        query = self.lossy(cluster, fail=True)
+        cluster.log("t", 0).earliest, cluster.log("t", 0).latest = 15, 18
+        query.now_s += 0.9
+        assert query.run_batch() == [("t", 0, 10, 18)]
+
+    def test_a_batch_that_others_decided_on_is_checked(self, cluster: FakeCluster) -> None:
+        """As after a crash: the end is in the offset log, and this reader has not looked."""
+        query = self.lossy(cluster, fail=True)
+        cluster.log("t", 0).earliest, cluster.log("t", 0).latest = 15, 18
+        with pytest.raises(DataLossError, match="offset 10 was to be read next"):
+            ranges(query.reader, {"t": {"0": 10, "1": 20}}, {"t": {"0": 18, "1": 20}})
 
     def test_a_new_partition_that_begins_late(self, cluster: FakeCluster) -> None:
         cautious, careless = self.lossy(cluster, fail=True), self.lossy(cluster, fail=False)

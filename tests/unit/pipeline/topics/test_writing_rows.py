@@ -88,7 +88,7 @@ def test_chunks_travel_as_rows() -> None:
     assert Counter(next(iter(each)) for each in writers.values()) == Counter({0: 2, 1: 2, 2: 2, 3: 2})
 
 
-def test_partition_counts_are_asked_for_once_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_counts_are_asked_for_every_second(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def count(_client: object, topic: str) -> int:
@@ -98,7 +98,9 @@ def test_partition_counts_are_asked_for_once_in_a_batch(monkeypatch: pytest.Monk
     monkeypatch.setattr("penstock.pipeline.topics.row_encoding.partition_count", count)
     monkeypatch.setattr("penstock.pipeline.topics.row_encoding.shared_client", lambda _settings: None)
     options = read_sink_options(OPTIONS)
-    counts = PartitionCounts()
-    assert [counts.of(options, ("query", "1"), topic) for topic in ("a", "a", "b")] == [1, 1, 2]
-    assert counts.of(options, ("query", "2"), "a") == 3
+    now_s = 100.0
+    counts = PartitionCounts(lambda: now_s)
+    assert [counts.of(options, topic) for topic in ("a", "a", "b")] == [1, 1, 2]
+    now_s += 1
+    assert counts.of(options, "a") == 3
     assert asked == ["a", "b", "a"]

@@ -1,0 +1,74 @@
+"""Tables for queries: a PostgreSQL server for the length of a turn, the tables in it, and what they hold afterwards.
+
+Owns the server's settings, which are those that PostgreSQL comes with: what is committed has been synced. It must never
+know who writes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.bench.errors import MeasurementError
+
+if TYPE_CHECKING:
+    import psycopg
+
+_EXTRAS: Final = ("adbc_driver_postgresql", "psycopg")
+
+
+def absence() -> str | None:
+    """Why rows cannot be written to tables here. The other side's JDBC driver is fetched, before any clock runs."""
+    missing_packages = [name for name in _EXTRAS if find_spec(name) is None]
+    if missing_packages:
+        return f"{', '.join(missing_packages)} missing: pip install 'penstock[spark]'"
+    from penstock.testing.java import JavaMissingError
+    from penstock.testing.postgres import PostgresMissingError, find_postgres
+    from penstock.testing.spark_connector import database_driver_jars
+
+    try:
+        find_postgres()
+        database_driver_jars()
+    except (PostgresMissingError, JavaMissingError, OSError, subprocess.SubprocessError) as missing:
+        return str(missing).strip()
+    return None
+
+
+@contextmanager
+def running_database(parent: Path) -> Iterator[str]:
+    """The URL of a fresh server, which is gone with its data at the end."""
+    from penstock.testing.postgres import running_postgres
+
+    parent.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="postgres-", dir=parent))
+    try:
+        with running_postgres(directory) as server:
+            yield server.url
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def create_table(database: str, name: str) -> None:
+    """The same for both sides, so that neither chooses its types; without an index."""
+    _asked(database, f'CREATE TABLE "{name}" (key bytea, value bytea)')
+
+
+def rows_of(database: str, name: str) -> int:
+    found: int = _asked(database, f'SELECT count(*) FROM "{name}"').fetchall()[0][0]  # noqa: S608 (a name of our own)
+    return found
+
+
+def _asked(database: str, statement: str) -> psycopg.Cursor[Any]:
+    import psycopg
+
+    try:
+        with psycopg.connect(database, autocommit=True) as connection:
+            return connection.execute(statement.encode())
+    except psycopg.Error as failure:
+        raise MeasurementError(f"PostgreSQL: {failure}") from failure

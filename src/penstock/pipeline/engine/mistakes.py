@@ -1,0 +1,63 @@
+"""Mistakes in the SQL of a pipeline that the engine was given, on their way to the command, which has the file.
+
+The engine knows keys and places in their texts, the command knows where in the file those stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.pipeline.declaration.spec import PipelineSpec
+from penstock.pipeline.declaration.spec_errors import KeyPath, Problem, key_text
+from penstock.pipeline.declaration.spec_file import FileOrigin
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class _Mistake(Problem):
+    """`text_line` counts from 1, 0 if it is not inside a text."""
+
+    path: KeyPath = ()
+    text_line: int = 0
+    text_position: int = 0
+
+
+class _NoFile:
+    """The origin of a declaration that came without its file."""
+
+    def problem(self, path: KeyPath, message: str) -> Problem:
+        return _Mistake("", 0, key_text(path), message, path=path)
+
+    def problem_in_text(self, path: KeyPath, message: str, line: int, position: int) -> Problem:
+        return _Mistake("", 0, key_text(path), message, path=path, text_line=line, text_position=position)
+
+    def shown(self, path: KeyPath, value: Any) -> str | None:
+        return None
+
+
+def mistakes_in_sql(spec: PipelineSpec, spark: SparkSession, directory: Path) -> list[dict[str, Any]]:
+    """All of them, as JSON. Empty if Spark needs the rows themselves to find what is wrong."""
+    from penstock.pipeline.analysis import check_with_spark
+
+    return [
+        {"path": list(found.path), "message": found.message, "line": found.text_line, "position": found.text_position}
+        for found in check_with_spark(spec, spark, _NoFile(), directory).problems
+        if isinstance(found, _Mistake)
+    ]
+
+
+def mistakes_in_file(mistakes: Sequence[dict[str, Any]], origin: FileOrigin) -> list[Problem]:
+    """What `mistakes_in_sql` has found, where it stands in the file."""
+    problems = []
+    for mistake in mistakes:
+        path, message, line = tuple(mistake["path"]), str(mistake["message"]), int(mistake["line"])
+        if line:
+            problems.append(origin.problem_in_text(path, message, line, int(mistake["position"])))
+        else:
+            problems.append(origin.problem(path, message))
+    return problems

@@ -1,0 +1,43 @@
+"""What a broker has forgotten: which batches of a pipeline are in its topic.
+
+A topic sink recognises a batch that Spark runs a second time by an offset of the group `<pipeline>.batches`. Brokers
+forget the offsets of a group that nobody commits to (`offsets.retention.minutes`, seven days unless it is set). That is
+no harm while Spark's own log says that the last batch is done. A pipeline that was killed between the two commits and
+is started again after that time cannot know whether its last batch is there, so it asks rather than guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.client.wire import WIRE_SETTING_NAMES, TopicPartition, WireClient
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.checkpoint import Checkpoint
+from penstock.pipeline.declaration.sink_spec import TopicSink
+from penstock.pipeline.declaration.spec import PipelineSpec
+from penstock.pipeline.failure import PipelineFailed
+
+
+def require_memory_of_batches(
+    spec: PipelineSpec, sink: TopicSink, kafka: Mapping[str, str], checkpoint: Checkpoint
+) -> None:
+    """Raises PipelineFailed if a batch was begun, and the broker no longer knows whether it was committed."""
+    if spec.guarantee == "at_least_once":
+        return
+    batch_id = checkpoint.unfinished_batch()
+    if batch_id is None:
+        return
+    group = f"{spec.name}.batches"
+    place = TopicPartition(sink.topic, 0)
+    with WireClient({name: value for name, value in kafka.items() if name in WIRE_SETTING_NAMES}) as client:
+        # A driver that was killed leaves a transaction open, which the claim of this run will end; what was committed
+        # before it is enough to know that nothing is forgotten.
+        if place in client.offset_fetch(group, [place], require_stable=False):
+            return
+    raise PipelineFailed(
+        f"sink.topic: batch {batch_id} was begun before the pipeline was interrupted, and the broker has forgotten"
+        f" whether topic '{sink.topic}' holds it: group '{group}' was deleted, or has expired"
+        " (offsets.retention.minutes). Look for its rows; run once with guarantee: at_least_once to write them, perhaps"
+        " again, or name another directory with --checkpoint to begin anew",
+        ExitCode.SINK_REFUSED,
+    )
