@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-waiting pipeline-kills scale check format bench fuzz crash transactions zombies definitions compatibility lock clean
+.PHONY: help demo test test-waiting test-kills pipeline-kills scale check format bench fuzz crash transactions zombies definitions compatibility lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -30,8 +30,11 @@ test: $(STAMP) ## the test suite (PENSTOCK_REQUIRE_ALL=1: an optional server tha
 test-waiting: $(STAMP) ## the tests that mostly wait: groups that rebalance under a running consumer
 	@$(BIN)/python -m pytest -m waiting $(PYTEST_ARGS)
 
-pipeline-kills: $(STAMP) ## drivers of pipelines killed with -9 at every step of a commit
+test-kills: $(STAMP) ## a slice of pipeline-kills; two drivers of one pipeline; the demo
 	@$(BIN)/python -m pytest -m kills $(PYTEST_ARGS)
+
+pipeline-kills: $(STAMP) ## whole pipelines killed with -9, 40 times for each sink (KILLS_ARGS="--sink topic --seed 1")
+	@$(BIN)/python -m tests.pipeline.kills.soak $(KILLS_ARGS)
 
 scale: $(STAMP) ## pipelines on Apache Kafka and a Spark cluster; our source beside Spark's own connector
 	@$(BIN)/python -m pytest tests/scale -m scale $(PYTEST_ARGS)

@@ -53,6 +53,8 @@ PRELOADED: Final = (
     "pyspark_penstock",
 )
 
+_SETTLING_TASKS: Final = 8
+
 
 def preload() -> None:
     """Imports what workers need, and takes all of it out of the garbage collector's sight.
@@ -82,11 +84,30 @@ class _Reports:
     format_exc = staticmethod(traceback.format_exc)
 
 
+class Collections:
+    """Stands in for the module `gc` in pyspark's daemon, which runs a full collection after every task.
+
+    What a worker's first tasks made, it keeps: modules, connections, what Arrow and numba remember. That too is taken
+    out of the collector's sight, so that a collection looks at what the last task left and at nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._tasks = 0
+
+    def collect(self) -> int:
+        found = gc.collect()
+        if self._tasks < _SETTLING_TASKS:
+            self._tasks += 1
+            gc.freeze()
+        return found
+
+
 def main() -> None:
     from pyspark import daemon
 
     preload()
     vars(daemon)["traceback"] = _Reports
+    vars(daemon)["gc"] = Collections()
     daemon.manager()
 
 
