@@ -15,12 +15,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,10 +117,9 @@ class Jvm:
     """A JVM that waits for Spark to be used through py4j."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
-        """`directory` is the JVM's own, and is removed when nobody holds this object any more, or at exit."""
+        """`directory` is for the JVM's own files; who made it removes it."""
         self.process = process
         self._connection_file = directory / _CONNECTION_FILE
-        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
 
     @classmethod
     def start(
@@ -133,11 +129,11 @@ class Jvm:
         options: Sequence[str],
         conf: Mapping[str, str],
         environment: Mapping[str, str],
+        directory: Path,
     ) -> Jvm:
         """Returns at once; `gateway` waits until it answers."""
         configuration = os.environ.get("SPARK_CONF_DIR")
         paths = class_path(pyspark_home(), Path(configuration) if configuration else None)
-        directory = Path(tempfile.mkdtemp(prefix="penstock-jvm-"))
         command = [str(java.java), *options, *_temporary_files_in(directory)]
         command += ["-cp", paths, "org.apache.spark.deploy.SparkSubmit"]
         for name, value in conf.items():
@@ -172,7 +168,7 @@ class Jvm:
                 time.sleep(_POLL_S)
             written = self._connection_file.read_bytes()
         except BaseException:
-            # Without the directory it could not say where it is. It would not look at its standard input then either.
+            # It may not have come to where it looks at its standard input.
             self.kill()
             raise
         finally:

@@ -23,6 +23,7 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -39,6 +40,8 @@ SOCKET_VARIABLE: Final = "PENSTOCK_ZYGOTE"
 _STAND_INS: Final = {"pyspark.daemon": "penstock.pipeline.spark.worker_daemon"}
 _STANDARD_STREAMS: Final = 3
 _REQUEST_TIMEOUT_S: Final = 10
+_CLEARING_S: Final = 10.0
+_CLEARING_PAUSE_S: Final = 0.05
 _REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
@@ -213,15 +216,15 @@ def main() -> None:
     listener.listen(64)
     preload()
     Zygote(listener).serve()
-    _clear(Path(sys.argv[1]))
+    _clear(Path(sys.argv[1]).parent)
 
 
-def _clear(socket_path: Path) -> None:
-    """A driver that was killed leaves the socket, the shim beside it and their directory."""
-    with contextlib.suppress(OSError):
-        for name in (socket_path, socket_path.with_name("python3")):
-            name.unlink(missing_ok=True)
-        socket_path.parent.rmdir()
+def _clear(directory: Path) -> None:
+    """A driver that was killed leaves the socket, the shim and the files of its JVM, which is ending at this moment."""
+    deadline = time.monotonic() + _CLEARING_S
+    while directory.exists() and time.monotonic() < deadline:
+        shutil.rmtree(directory, ignore_errors=True)
+        time.sleep(_CLEARING_PAUSE_S)
 
 
 if __name__ == "__main__":

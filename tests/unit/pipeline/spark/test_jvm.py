@@ -1,4 +1,4 @@
-"""The JVM's own directory: what it leaves behind is in one place, and goes with it."""
+"""Where a JVM puts its files, and what becomes of one that does not start."""
 
 from __future__ import annotations
 
@@ -15,17 +15,6 @@ from penstock.pipeline.spark.jvm import Jvm
 def test_temporary_files_are_in_the_directory_unless_sockets_would_not_fit(tmp_path: Path) -> None:
     assert jvm._temporary_files_in(Path("/tmp/own")) == ["-Djava.io.tmpdir=/tmp/own"]
     assert jvm._temporary_files_in(Path("/tmp") / ("long" * 20)) == []
-
-
-def test_the_directory_goes_with_the_jvm(tmp_path: Path) -> None:
-    directory = tmp_path / "own"
-    directory.mkdir()
-    (directory / "liblz4.so").touch()
-    with subprocess.Popen(["true"], stdin=subprocess.PIPE) as process:
-        running = Jvm(process, directory)
-        assert directory.exists()
-        del running
-    assert not directory.exists()
 
 
 def test_a_start_that_is_broken_off_leaves_no_jvm_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
