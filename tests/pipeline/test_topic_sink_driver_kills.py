@@ -1,7 +1,7 @@
 """Drivers that write a topic through Spark itself, killed with -9 at every step of a commit, and started again.
 
-Pipelines arrange their rows by partition, and kills/ kills whole pipelines. Here are the two cases that no pipeline is:
-rows that nobody has arranged, and two drivers with a checkpoint each, as if on two machines.
+kills/ kills whole pipelines, whose tasks hand their rows over to the commit. Here are the two cases that no pipeline on
+one machine is: rows arranged by partition, as on a cluster, and two drivers with a checkpoint each.
 """
 
 from __future__ import annotations
@@ -69,11 +69,8 @@ EXPECTED = Counter(b"%d" % number for number in range(RECORDS))
 
 @pytest.mark.kills
 @pytest.mark.timeout(900)
-def test_rows_that_tasks_hand_over_survive_a_kill_at_every_step(
-    broker_under_test: RunningBroker, tmp_path: Path
-) -> None:
-    shared = {"handOverDirectory": str(tmp_path / "shared")}
-    job = replace(copy_job(broker_under_test, tmp_path), arranged=False, sink_options=shared)
+def test_arranged_rows_survive_a_kill_at_every_step(broker_under_test: RunningBroker, tmp_path: Path) -> None:
+    job = copy_job(broker_under_test, tmp_path)
     for step in STEPS:
         run(job, tmp_path, kill_at=step)
     run(job, tmp_path, kill_at=None)

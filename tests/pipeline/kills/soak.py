@@ -190,7 +190,8 @@ class Soak:
     def _judge_moment(self, fault: Fault) -> None:
         """Whether the kill landed between a write and its commit: the step says so, or what the dead have left."""
         if fault.step is not None:
-            self.report.before_the_sinks_commit += fault.step in self._sink.before_its_commit
+            window = (*self._sink.before_its_commit, self._sink.weak_windows.get(self.report.guarantee))
+            self.report.before_the_sinks_commit += fault.step in window
             self.report.before_sparks_commit += fault.step in self._sink.before_sparks_commit
         elif fault.victim == "driver and JVM" and self.report.guarantee == "exactly_once":
             begun, noted = batches_of(self._scene.checkpoint)
