@@ -56,16 +56,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cell(client, feature): one cell of the client matrix; set while collecting")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """With `-n`, what shares an expensive server stays in one process; elsewhere a file does."""
-    if not config.pluginmanager.hasplugin("xdist"):
+    if not item.config.pluginmanager.hasplugin("xdist"):
         return
-    here = Path(__file__).parent
-    for item in items:
-        path = item.path.relative_to(here)
-        group = path.parts[0] if path.parts[0] in _SHARED_SERVERS else str(path)
-        item.add_marker(pytest.mark.xdist_group(group))
+    path = item.path.relative_to(Path(__file__).parent)
+    group = path.parts[0] if path.parts[0] in _SHARED_SERVERS else str(path)
+    item.add_marker(pytest.mark.xdist_group(group))
 
 
 def optional_part_missing(message: str) -> NoReturn:

@@ -286,36 +286,36 @@ def test_a_disk_that_fills_up_under_the_checkpoint_ends_the_pipeline(words: Word
 
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """With a user `writer` who needs a password."""
+    """With a user `writer` who needs a password, and has a database `guarded`."""
     directory = tmp_path_factory.mktemp("postgres")
     with running_postgres(directory) as server:
         with psycopg.connect(server.address, autocommit=True) as connection:
             connection.execute(f"CREATE ROLE writer LOGIN PASSWORD '{RIGHT}'")
-            connection.execute("GRANT CREATE ON SCHEMA public TO writer")
+            connection.execute("CREATE DATABASE guarded OWNER writer")
             rules = directory / "data" / "pg_hba.conf"
             rules.write_text("host all writer 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
             connection.execute("SELECT pg_reload_conf()")
         yield server
 
 
-def rows_of(postgres: PostgresServer, table: str) -> list[int]:
-    with psycopg.connect(postgres.address) as connection:
+def rows_of(postgres: PostgresServer, table: str, database: str = "postgres") -> list[int]:
+    with psycopg.connect(postgres.address, dbname=database) as connection:
         return [number for (number,) in connection.execute(f"SELECT id FROM {table} ORDER BY id")]
 
 
 def test_a_wrong_password_of_a_database_is_told_and_not_shown(up: Path, postgres: PostgresServer) -> None:
-    words = Words(up, url=f"postgresql://writer:${{SECRET}}@127.0.0.1:{postgres.port}/postgres")
+    words = Words(up, url=f"postgresql://writer:${{SECRET}}@127.0.0.1:{postgres.port}/guarded")
     words.send(1)
     words.run_once()
     words.send(2)
     assert words.fails(password=WRONG) == (
         ExitCode.ACCESS_DENIED,
-        f"penstock: {words.file.name}:10: sink: PostgreSQL postgresql://writer:***@127.0.0.1:{postgres.port}/postgres:"
+        f"penstock: {words.file.name}:10: sink: PostgreSQL postgresql://writer:***@127.0.0.1:{postgres.port}/guarded:"
         ' password authentication failed for user "writer"; check the user and the password of the URL',
     )
-    assert rows_of(postgres, words.name) == [1]
+    assert rows_of(postgres, words.name, "guarded") == [1]
     words.run_once()
-    assert rows_of(postgres, words.name) == [1, 2]
+    assert rows_of(postgres, words.name, "guarded") == [1, 2]
 
 
 def test_a_column_dropped_from_a_database_while_the_pipeline_runs(up: Path, postgres: PostgresServer) -> None:

@@ -111,10 +111,10 @@ def test_each_letter_is_published_once_whenever_the_relay_dies(
         left = [passes]
 
         def reached(step: str) -> None:
-            assert step == "table.dead_letters_published"
-            if not left[0]:
-                raise Died
-            left[0] -= 1
+            if step == "table.dead_letters_published":
+                if not left[0]:
+                    raise Died
+                left[0] -= 1
 
         return reached
 
@@ -138,9 +138,10 @@ def test_the_later_of_two_relays_wins(
     bury(target, 0, range(2500))  # three transactions; the other relay comes behind the first
     others = iter([2500 - 1000])
 
-    def other_relay(_step: str) -> None:
-        for left in others:
-            assert relay(target, in_worker(target)) == left
+    def other_relay(step: str) -> None:
+        if step == "table.dead_letters_published":
+            for left in others:
+                assert relay(target, in_worker(target)) == left
 
     monkeypatch.setattr(crash_points, "reached", other_relay)
     # What the first had read before it was overtaken it cannot publish; what it reads now is not there any more.

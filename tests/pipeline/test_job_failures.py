@@ -234,7 +234,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-@pytest.mark.parametrize("kilobytes_left", [4, 40])
+@pytest.mark.parametrize("kilobytes_left", [4, 12, 20])
 def test_a_full_disk_under_the_checkpoint_is_told_and_goes_on_with_room(
     pipelines: Pipelines, small_disk: Path, kilobytes_left: int
 ) -> None:
