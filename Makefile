@@ -25,7 +25,7 @@ demo: $(STAMP) ## the revenue pipeline, exactly once: killed with -9 in the midd
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## the test suite (PENSTOCK_REQUIRE_ALL=1: an optional server that is missing is a failure)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not waiting and not kills and not scale" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not waiting and not kills and not scale" $(PYTEST_ARGS)
 
 test-waiting: $(STAMP) ## the tests that mostly wait: groups that rebalance under a running consumer
 	@$(BIN)/python -m pytest -m waiting $(PYTEST_ARGS)

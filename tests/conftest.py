@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import pytest
 
@@ -35,7 +35,7 @@ class RunningBroker(Protocol):
 
 
 # One Spark session for all tests of the one, one broker and one matrix of results for all of the other.
-_SHARED_SERVERS = ("pipeline", "clients")
+_SHARED_SERVERS = ("tests/pipeline/", "tests/clients/")
 
 BrokerStarter = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]
 
@@ -56,13 +56,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cell(client, feature): one cell of the client matrix; set while collecting")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `-n`, what shares an expensive server stays in one process; elsewhere a file does."""
-    if not item.config.pluginmanager.hasplugin("xdist"):
-        return
-    path = item.path.relative_to(Path(__file__).parent)
-    group = path.parts[0] if path.parts[0] in _SHARED_SERVERS else str(path)
-    item.add_marker(pytest.mark.xdist_group(group))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByServer(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", maxsplit=1)[0]
+            return next((shared for shared in _SHARED_SERVERS if file.startswith(shared)), file)
+
+    return ByServer(config, log)
 
 
 def optional_part_missing(message: str) -> NoReturn:
