@@ -15,7 +15,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -38,7 +38,6 @@ class CopyJob:
     batch_records: int = 100
     slowness_s: float = 0.0
     """How long each task takes at least, for tests that need a batch to last."""
-    sink_options: Mapping[str, str] = field(default_factory=dict)
 
 
 class CopyDriver:
@@ -127,7 +126,6 @@ def sink_options(job: CopyJob) -> dict[str, str]:
         "transactionalId": job.name,
         "run": uuid.uuid4().hex,
         "batchRows": "10",  # several record batches for each partition, so that some are sent before others
-        **job.sink_options,
     }
 
 
