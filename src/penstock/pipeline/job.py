@@ -37,7 +37,7 @@ from penstock.pipeline.rows.source_schema import source_schema
 from penstock.pipeline.rows.transform_chain import NotADataFrame, apply_transform
 from penstock.pipeline.run_settings import Event, RunSettings, current_settings
 from penstock.pipeline.sinks.start import SinkStart, prepared
-from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark
+from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark, silence_py4j
 from penstock.pipeline.stop_signals import stopping_on_signals
 from penstock.pipeline.supervisor import Supervisor, failure_text
 from penstock.pipeline.topic_identity import check_topics, keep_topics
@@ -65,6 +65,7 @@ _opened: WeakKeyDictionary[SparkSession, _Opened] = WeakKeyDictionary()
 def open_session(head: PipelineHead, settings: RunSettings | None = None) -> SparkSession:
     """A session of the pipeline's own: of the engine that hosts it, or in a Spark that this starts."""
     settings = settings or current_settings() or RunSettings()
+    silence_py4j()
     conf = {name: _text(value) for name, value in head.spark.items()}
     if settings.spark is not None:
         session = settings.spark.newSession()

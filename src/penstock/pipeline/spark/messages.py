@@ -33,18 +33,21 @@ class SqlMistake:
     position: int = 0
 
 
+def silence_py4j() -> None:
+    """When a JVM is killed, py4j logs stack traces to the root logger, from whatever thread was talking to it.
+
+    There is no end to this: threads of py4j outlive the pipeline that they were for.
+    """
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
 @contextmanager
 def quiet_pyspark() -> Iterator[None]:
-    """pyspark logs every exception of SQL, with both stack traces, before it raises it. Here they become one line.
-
-    py4j does the same when a JVM is killed, with the root logger, and from whatever thread was talking to it: what it
-    has to say is not heard any more from here on.
-    """
-    logging.getLogger().addFilter(_is_not_of_py4j)
+    """pyspark logs every exception of SQL, with both stack traces, before it raises it. Here they become one line."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
