@@ -14,10 +14,11 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench.spark_orders import Drained, Engine, Guarantee, Orders, Pace, Query, drained
+from penstock.bench.spark_orders import Drained, Engine, Orders, Pace, Query, drained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,16 +50,17 @@ def _session(engine: Engine, *, database: bool) -> SparkSession:
 
 def _run(spark: SparkSession, orders: Orders, query: Query, checkpoint: str) -> None:
     rows = _rows(spark, orders, query)
-    writer = _writer(rows, orders, query, checkpoint).option("checkpointLocation", checkpoint)
-    if orders.pace is Pace.DRAIN:
-        running = writer.trigger(availableNow=True).start()
-        running.awaitTermination()
-        _tell(dataclasses.asdict(_taken(running)))
-    else:
-        running = writer.start()
-        _tell({"started": query.source_topic})
-        sys.stdin.readline()
-        running.stop()
+    with ExitStack() as resources:
+        writer = _writer(rows, orders, query, checkpoint, resources).option("checkpointLocation", checkpoint)
+        if orders.pace is Pace.DRAIN:
+            running = writer.trigger(availableNow=True).start()
+            running.awaitTermination()
+            _tell(dataclasses.asdict(_taken(running)))
+        else:
+            running = writer.start()
+            _tell({"started": query.source_topic})
+            sys.stdin.readline()
+            running.stop()
 
 
 def _rows(spark: SparkSession, orders: Orders, query: Query) -> DataFrame:
@@ -73,13 +75,13 @@ def _servers(orders: Orders) -> dict[str, str]:
     return {"kafka.bootstrap.servers": orders.bootstrap_servers}
 
 
-def _writer(rows: DataFrame, orders: Orders, query: Query, checkpoint: str) -> DataStreamWriter:
+def _writer(rows: DataFrame, orders: Orders, query: Query, checkpoint: str, resources: ExitStack) -> DataStreamWriter:
     records = rows.select("key", "value")
     if query.sink_table is not None:
         assert orders.database is not None
         if orders.engine is Engine.STOCK:
             return records.writeStream.foreachBatch(_stock_table_writer(orders.database, query.sink_table))
-        return _our_table_sink(records, orders.database, query.sink_table, query.guarantee, checkpoint)
+        return _our_table_sink(records, orders.database, query, checkpoint, resources)
     if query.sink_topic is None:
         return rows.writeStream.format("noop")
     if orders.engine is Engine.STOCK:
@@ -109,26 +111,29 @@ def _stock_table_writer(database: str, table: str) -> Callable[[DataFrame, int],
 
 
 def _our_table_sink(
-    records: DataFrame, database: str, table: str, guarantee: Guarantee, checkpoint: str
+    records: DataFrame, database: str, query: Query, checkpoint: str, resources: ExitStack
 ) -> DataStreamWriter:
     from uuid import uuid4
 
+    from penstock.pipeline.sinks.inlet import with_inlet
     from penstock.pipeline.sinks.table_preparation import claim, prepare
     from penstock.pipeline.sinks.table_target import TableTarget
     from penstock.pipeline.sinks.table_writer import FORMAT, PenstockTable
 
+    assert query.sink_table is not None
     target = TableTarget(
         url=database,
-        table=table,
+        table=query.sink_table,
         mode="append",
-        pipeline=f"bench-{table}",
+        pipeline=f"bench-{query.sink_table}",
         run=uuid4().hex,
-        guarantee=guarantee,
+        guarantee=query.guarantee,
         checkpoint=checkpoint,
     )
     prepare(target, records.schema)
     claim(target, records.schema)
     records.sparkSession.dataSource.register(PenstockTable)
+    target = with_inlet(target, records, resources)
     return records.writeStream.format(FORMAT).options(**target.options())
 
 

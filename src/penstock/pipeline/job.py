@@ -176,46 +176,45 @@ def _run(plan: PipelinePlan, settings: RunSettings) -> None:
     keep_topics(checkpoint, _opened.get(spark, _Opened()).topic_ids)
     if isinstance(spec.sink, TopicSink):
         require_memory_of_batches(spec, spec.sink, brokers.of_sink(spec.sink), checkpoint)
-    with _refusals_of_spark("sink"):
-        start = prepared(
-            SinkStart(
-                spec=spec,
-                rows=rows,
-                mode=mode,
-                run=run,
-                brokers=brokers,
-                checkpoint=checkpoint,
-                checkpoint_id=checkpoint_id,
-                settings=settings,
-                directory=plan.directory,
-                function=plan.function,
+    with contextlib.ExitStack() as resources:
+        with _refusals_of_spark("sink"):
+            start = prepared(
+                SinkStart(
+                    spec=spec,
+                    rows=rows,
+                    mode=mode,
+                    run=run,
+                    brokers=brokers,
+                    checkpoint=checkpoint,
+                    checkpoint_id=checkpoint_id,
+                    settings=settings,
+                    directory=plan.directory,
+                    function=plan.function,
+                    resources=resources,
+                )
             )
+        mirror = resources.enter_context(contextlib.closing(GroupMirror(spec.name, _topics(spec, brokers))))
+        supervisor = Supervisor(
+            spec.name,
+            start,
+            settings,
+            _mirrored(mirror),
+            ends_by_itself=isinstance(spec.trigger, str),
+            passes=passes,
+            owns_checkpoint=lambda: checkpoint.is_owned_by(run),
         )
-    mirror = GroupMirror(spec.name, _topics(spec, brokers))
-    supervisor = Supervisor(
-        spec.name,
-        start,
-        settings,
-        _mirrored(mirror),
-        ends_by_itself=isinstance(spec.trigger, str),
-        passes=passes,
-        owns_checkpoint=lambda: checkpoint.is_owned_by(run),
-    )
-    checkpoint.take_over(run)
-    settings.report(
-        {
-            "event": "started",
-            "pipeline": spec.name,
-            "guarantee": spec.guarantee,
-            "checkpoint": checkpoint.location,
-            "run": run,
-            "seconds": round(time.monotonic() - begun, 3),
-        }
-    )
-    try:
+        checkpoint.take_over(run)
+        settings.report(
+            {
+                "event": "started",
+                "pipeline": spec.name,
+                "guarantee": spec.guarantee,
+                "checkpoint": checkpoint.location,
+                "run": run,
+                "seconds": round(time.monotonic() - begun, 3),
+            }
+        )
         supervisor.run()
-    finally:
-        mirror.close()
     settings.report({"event": "stopped", "pipeline": spec.name, "total": supervisor.tally.totals()})
 
 

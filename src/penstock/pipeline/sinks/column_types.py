@@ -165,6 +165,11 @@ def fits_postgres(column: ColumnType, existing: str) -> bool:
     return plain in column.fitting_postgres
 
 
+def same_in_copy(column: ColumnType, existing: str) -> bool:
+    """Whether a binary COPY may write the column as it is; `existing` as format_type() writes it without its length."""
+    return existing == column.postgres.partition("(")[0] or (column.postgres, existing) == ("text", "character varying")
+
+
 def fits_sqlite(column: ColumnType, declared: str) -> bool:
     return sqlite_affinity(declared) in column.fitting_affinities
 

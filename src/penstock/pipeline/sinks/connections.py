@@ -56,20 +56,34 @@ def in_driver(target: TableTarget) -> Iterator[Database]:
         database.close()
 
 
+def connect_in_thread(target: TableTarget) -> Database:
+    """A connection that its caller keeps and closes: in the driver, threads of its own hold transactions open."""
+    return postgres_database.connect(target.url)
+
+
 def trying_again(target: TableTarget, step: Callable[[Database], Result]) -> Result:
     """Runs a step that may be repeated as a whole, on a new connection while the database is away or too busy."""
+
+    def once() -> Result:
+        try:
+            return step(in_worker(target))
+        except BaseException:
+            # It has failed, or a transaction may still be open on it.
+            forget(target)
+            raise
+
+    return patiently(once)
+
+
+def patiently(step: Callable[[], Result]) -> Result:
+    """Runs a step again as long as the database is away, up to a minute. It has to leave nothing behind."""
     deadline = time.monotonic() + _GIVE_UP_AFTER_S
     pause_s = _FIRST_PAUSE_S
     while True:
         try:
-            return step(in_worker(target))
+            return step()
         except DatabaseUnavailable:
-            forget(target)
             if time.monotonic() + pause_s > deadline:
                 raise
             time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 (spreads retries, guards nothing)
             pause_s = min(pause_s * 2, _PAUSE_S_MAX)
-        except BaseException:
-            # A transaction may still be open on it.
-            forget(target)
-            raise

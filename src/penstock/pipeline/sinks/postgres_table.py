@@ -1,7 +1,8 @@
-"""A table of PostgreSQL. Tasks COPY into a staging table side by side; one INSERT .. SELECT moves it.
+"""A table of PostgreSQL. On a cluster tasks COPY into a staging table side by side; one INSERT .. SELECT moves it.
 
 The staging table is UNLOGGED: it costs no write-ahead log, and is empty after a crash of the server, which the count of
-rows finds. Small batches do without: the commit itself copies them into a table of its session.
+rows finds. Where one session has all rows of a batch, they land without it: in the table itself if COPY can write its
+columns as they come, else in a table of the session, from where INSERT .. SELECT moves them.
 
 Invariant: a staged row carries the number of its task in its column `o`, above the number of the row. So rows of a task
 that failed are there and do not count, and "the last row of a key" means something.
@@ -11,13 +12,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.pipeline.sinks.column_types import Column, fits_postgres
+from penstock.pipeline.sinks.column_types import Column, fits_postgres, same_in_copy
 from penstock.pipeline.sinks.database import Database
 from penstock.pipeline.sinks.errors import DatabaseAccessDenied, TableRefused
 from penstock.pipeline.sinks.table_names import quoted, quoted_text
@@ -82,7 +84,7 @@ class PostgresTable(TableStore):
         if not any(output.portion(relation).is_staged for output in outputs):
             name = self._session_table(database, relation)
             database.ingest(name, (_staging_schema(relation), batches), temporary=True)
-            return f"SELECT * FROM pg_temp.{quoted(name)}"  # noqa: S608 (names are quoted)
+            return _in_session(name)
         name = self.names.staging(outputs[0].attempt, relation.name)
         if handed_over:
             database.ingest(name, (_staging_schema(relation), batches), schema=self.names.schema)
@@ -99,8 +101,63 @@ class PostgresTable(TableStore):
         return name
 
     def move_rows(self, database: Database, outputs: Sequence[TaskOutput]) -> None:
+        if any(output.rows.is_staged for output in outputs):
+            self._insert(database, self._loaded(database, self.rows, outputs))
+            return
+        landing = self.landing(database)
+        batches = (batch for output in outputs for batch in landing.arranged(inline_batches(output.rows), output.task))
+        self.settle(database, landing, self.land(database, landing, batches), outputs)
+
+    # Rows that one session has all
+
+    def introduce(self, database: Database) -> None:
+        """Gives the connection a name, by which a run that takes over finds and ends it."""
+        database.query(f"SELECT set_config('application_name', {quoted_text(self._session_name)}, false)")
+
+    def oust(self, database: Database) -> None:
+        """Ends transactions that an earlier run holds open: rows in them may keep ours waiting in a unique index."""
+        database.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"  # noqa: S608 (names are quoted)
+            " WHERE datname = current_database() AND usename = current_user"
+            f" AND starts_with(application_name, {quoted_text(self._session_prefix)})"
+            f" AND application_name <> {quoted_text(self._session_name)}"
+        )
+
+    @property
+    def _session_prefix(self) -> str:
+        return f"penstock {self.target.short_id} "
+
+    @property
+    def _session_name(self) -> str:
+        return self._session_prefix + self.target.run[:12]
+
+    def landing(self, database: Database) -> Landing:
+        """Inside a transaction: where rows are to be sent."""
+        if self.target.mode == "append" and self._takes_copy(database):
+            return Landing(self.names.table, self.rows.schema, schema=self.names.schema)
+        return Landing(self._session_table(database, self.rows), _staging_schema(self.rows), in_session=True)
+
+    def land(self, database: Database, landing: Landing, batches: Iterator[Any]) -> int:
+        """The number of rows, which have been arranged for the landing."""
+        return database.ingest(
+            landing.table, (landing.columns, batches), schema=landing.schema, temporary=landing.in_session
+        )
+
+    def settle(self, database: Database, landing: Landing, landed: int, outputs: Sequence[TaskOutput]) -> None:
+        require_all(landed, self.rows, outputs)
+        if landing.in_session:
+            self._insert(database, _in_session(landing.table))
+
+    def _takes_copy(self, database: Database) -> bool:
+        """COPY neither converts nor obeys policies for rows."""
+        ((restricted,),) = database.query(f"SELECT row_security_active({self._oid})::int")
+        there = {name: plain for name, _, plain, *_ in self._existing_columns(database)}
+        return not restricted and all(
+            same_in_copy(column.type, there.get(column.name, "")) for column in self.rows.columns
+        )
+
+    def _insert(self, database: Database, loaded: str) -> None:
         values = ", ".join(self._values(database))
-        loaded = self._loaded(database, self.rows, outputs)
         if self.target.mode == "append":
             database.execute(f"{self.insertion()} SELECT {values} FROM ({loaded}) staged")  # noqa: S608
             return
@@ -204,6 +261,23 @@ class PostgresTable(TableStore):
     @property
     def _oid(self) -> str:
         return f"to_regclass({quoted_text(self.names.target)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A table that COPY fills: the target itself, or a table of the session, whose rows are numbered."""
+
+    table: str
+    columns: Any  # as Arrow's schema
+    schema: str | None = None
+    in_session: bool = False
+
+    def arranged(self, batches: Iterator[Any], task: int) -> Iterator[Any]:
+        return _numbered(batches, task) if self.in_session else batches
+
+
+def _in_session(name: str) -> str:
+    return f"SELECT * FROM pg_temp.{quoted(name)}"  # noqa: S608 (names are quoted)
 
 
 def _staging_columns(relation: Relation) -> str:

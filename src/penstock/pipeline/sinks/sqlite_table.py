@@ -86,6 +86,9 @@ class SqliteTable(TableStore):
             except (OSError, pa.ArrowInvalid) as failure:
                 raise StagingLost(f"staged rows cannot be read ({failure}); the batch is made again") from None
 
+    def oust(self, database: Database) -> None:
+        """Nothing is held open between the statements of a commit."""
+
     def discard_staging(self, database: Database, attempts: set[str] | None) -> None:
         for path in [self._staging] if attempts is None else [os.path.join(self._staging, each) for each in attempts]:
             shutil.rmtree(path, ignore_errors=True)

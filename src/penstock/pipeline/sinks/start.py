@@ -7,6 +7,7 @@ started again after a failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ class SinkStart:
     settings: RunSettings
     directory: Path  # where functions are looked for
     function: Callable[..., Any] | None
+    resources: ExitStack  # closed when the run ends
 
 
 def prepared(start: SinkStart) -> Callable[[], StreamingQuery]:
@@ -99,6 +101,7 @@ def _hand_over_directory(checkpoint: Checkpoint) -> Path | None:
 def _table_writer(start: SinkStart, sink: TableSink) -> Callable[[], DataStreamWriter]:
     from penstock.pipeline.sinks.dead_letter_relay import relay_at_start
     from penstock.pipeline.sinks.errors import TableSinkError
+    from penstock.pipeline.sinks.inlet import with_inlet
     from penstock.pipeline.sinks.table_preparation import claim, prepare
     from penstock.pipeline.sinks.table_target import TableTarget
     from penstock.pipeline.sinks.table_writer import FORMAT, PenstockTable
@@ -127,6 +130,7 @@ def _table_writer(start: SinkStart, sink: TableSink) -> Callable[[], DataStreamW
     except TableSinkError as refusal:
         raise PipelineFailed(f"sink: {refusal}", refusal.exit_code) from refusal
     start.rows.sparkSession.dataSource.register(PenstockTable)
+    target = with_inlet(target, start.rows, start.resources)
     write = _stream(start, start.rows, "table", FORMAT, target.options())
 
     def writer() -> DataStreamWriter:

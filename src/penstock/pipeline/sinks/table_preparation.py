@@ -64,6 +64,7 @@ def claim(target: TableTarget, schema: StructType) -> None:
     with in_driver(target) as database:
         with database.transaction():
             store.ledger.claim(database)
+        store.oust(database)
         store.discard_staging(database, None)
 
 

@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from penstock.pipeline.sinks.column_types import Column
 from penstock.pipeline.sinks.connections import in_worker, trying_again
 from penstock.pipeline.sinks.database import Database
 from penstock.pipeline.sinks.errors import StagingLost, TableSinkError
+from penstock.pipeline.sinks.inlet_messages import Arrival, Departure, Dismissal, ask, stream_rows
 from penstock.pipeline.sinks.ledger import BatchPlace, Ledger
 from penstock.pipeline.sinks.table_names import TableNames, quoted
 from penstock.pipeline.sinks.table_target import TableTarget
@@ -58,6 +59,8 @@ class TableStore(ABC):
         portion = inline_or_rest(batches, relation.schema)
         if isinstance(portion, Portion):
             return portion
+        if self.target.inlet is not None and relation == self.rows:
+            return Portion(stream_rows(self.target.inlet, Arrival(output.attempt, output.task), portion), landed=True)
         # The rows come only once. So the connection is tried, and if need be made anew, before the first is taken.
         trying_again(self.target, lambda database: self.create_staging(database, relation, output))
         return self.stage_portion(in_worker(self.target), relation, output, portion)
@@ -66,21 +69,30 @@ class TableStore(ABC):
 
     def commit_once(self, outputs: Sequence[TaskOutput], batch_id: int) -> None:
         """Exactly once. Returns when the batch is in the table, whoever has put it there."""
-        place = BatchPlace(outputs[0].query_id, batch_id, outputs[0].attempt)
-        source_offsets = _source_offsets(self.target.checkpoint, batch_id)
+        if self.target.inlet is not None and any(output.rows.landed for output in outputs):
+            ask(self.target.inlet, Departure(outputs[0].attempt, batch_id, outputs))
+            return
 
         def transaction(database: Database) -> None:
             with database.transaction():
-                row = self.ledger.lock(database)
-                if row.holds(place.query_id, place.batch_id):
-                    return
-                self._move(database, outputs, batch_id)
-                crash_points.reached("table.before_ledger")
-                self.ledger.record(database, place, source_offsets)
-                crash_points.reached("table.before_database_commit")
+                self.record_once(database, outputs, batch_id, lambda: self._move_rows_of(database, outputs))
             crash_points.reached("table.after_database_commit")
 
         trying_again(self.target, transaction)
+
+    def record_once(
+        self, database: Database, outputs: Sequence[TaskOutput], batch_id: int, move_rows: Callable[[], None]
+    ) -> bool:
+        """Inside a transaction: everything that belongs to the batch, unless the ledger holds it; whether it did so."""
+        place = BatchPlace(outputs[0].query_id, batch_id, outputs[0].attempt)
+        if self.ledger.lock(database).holds(place.query_id, place.batch_id):
+            return False
+        move_rows()
+        self._move_dead_letters(database, outputs, batch_id)
+        crash_points.reached("table.before_ledger")
+        self.ledger.record(database, place, _source_offsets(self.target.checkpoint, batch_id))
+        crash_points.reached("table.before_database_commit")
+        return True
 
     def commit_at_most_once(self, outputs: Sequence[TaskOutput], batch_id: int) -> None:
         """The batch is recorded, and then written if nobody has recorded it before. The writing is tried once."""
@@ -95,17 +107,23 @@ class TableStore(ABC):
 
     def _write(self, database: Database, outputs: Sequence[TaskOutput], batch_id: int) -> None:
         with database.transaction():
-            self._move(database, outputs, batch_id)
+            self._move_rows_of(database, outputs)
+            self._move_dead_letters(database, outputs, batch_id)
 
-    def _move(self, database: Database, outputs: Sequence[TaskOutput], batch_id: int) -> None:
+    def _move_rows_of(self, database: Database, outputs: Sequence[TaskOutput]) -> None:
         if any(output.rows.rows for output in outputs):
             self.move_rows(database, outputs)
+
+    def _move_dead_letters(self, database: Database, outputs: Sequence[TaskOutput], batch_id: int) -> None:
         if any(output.dead.rows for output in outputs):
             staged = self.load(database, DEAD_LETTERS, outputs)
             outbox.add(database, self.names, self.target.pipeline, batch_id, staged)
 
     def discard(self, outputs: Sequence[TaskOutput]) -> None:
         """Staging that nobody needs any more. What cannot be removed now is removed at the next start."""
+        if self.target.inlet is not None and any(output.rows.landed for output in outputs):
+            with suppress(TableSinkError):
+                ask(self.target.inlet, Dismissal(outputs[0].attempt))
         if any(output.rows.is_staged or output.dead.is_staged for output in outputs):
             with suppress(TableSinkError):
                 self.discard_staging(in_worker(self.target), {output.attempt for output in outputs})
@@ -129,6 +147,10 @@ class TableStore(ABC):
     @abstractmethod
     def move_rows(self, database: Database, outputs: Sequence[TaskOutput]) -> None:
         """Inside a transaction: the good rows into the target; of several with one key the last one stays."""
+
+    @abstractmethod
+    def oust(self, database: Database) -> None:
+        """Ends what earlier runs of the pipeline hold open."""
 
     @abstractmethod
     def discard_staging(self, database: Database, attempts: set[str] | None) -> None:

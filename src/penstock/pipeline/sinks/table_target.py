@@ -32,6 +32,7 @@ class TableTarget:
     run: str
     guarantee: Guarantee = "exactly_once"
     checkpoint: str | None = None  # a local directory; the ledger then also shows the source's offsets
+    inlet: str | None = None  # the driver's socket for rows, where tasks can reach it
     dead_letters: str | None = None  # the topic that rows of the outbox are published to
     kafka: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # the wire client's settings for that
 
@@ -73,6 +74,8 @@ class TableTarget:
         }
         if self.checkpoint is not None:
             told["checkpoint"] = self.checkpoint
+        if self.inlet is not None:
+            told["inlet"] = self.inlet
         if self.dead_letters is not None:
             told["dead_letters"] = self.dead_letters
         return told
@@ -97,6 +100,7 @@ class TableTarget:
             run=options["run"],
             guarantee=cast(Guarantee, guarantee),
             checkpoint=options.get("checkpoint"),
+            inlet=options.get("inlet"),
             dead_letters=options.get("dead_letters"),
             kafka=tuple(
                 sorted(

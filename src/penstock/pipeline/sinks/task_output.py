@@ -54,15 +54,17 @@ DEAD_LETTERS: Final = Relation(
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """So many rows: in `inline` as an Arrow stream, in the file `path`, or, with neither, in a staging table."""
+    """So many rows: in `inline` as an Arrow stream, in the file `path`, already in the transaction that the driver
+    holds open (`landed`), or, with none of these, in a staging table."""
 
     rows: int
     inline: bytes | None = None
     path: str | None = None
+    landed: bool = False
 
     @property
     def is_staged(self) -> bool:
-        return self.rows > 0 and self.inline is None
+        return self.rows > 0 and self.inline is None and not self.landed
 
 
 NOTHING: Final = Portion(0, b"")

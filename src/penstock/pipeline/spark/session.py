@@ -65,6 +65,11 @@ def start(settings: SparkSettings) -> SparkSession:
     return _start_on_cluster(settings)
 
 
+def is_on_one_machine(session: SparkSession) -> bool:
+    # "local-cluster" starts workers as processes of their own, on the same machine.
+    return (session.sparkContext.master or "").startswith("local")
+
+
 def local_conf(settings: SparkSettings) -> dict[str, str]:
     """Spark's settings for a session on this machine."""
     cores = os.cpu_count() or 1

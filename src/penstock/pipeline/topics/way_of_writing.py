@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.pipeline.spark.session import is_on_one_machine
 from penstock.pipeline.topics.row_encoding import arranged
 
 if TYPE_CHECKING:
@@ -30,11 +31,6 @@ def ready_to_write(
     """
     if options["guarantee"] != "exactly_once":
         return rows, dict(options)
-    if directory is not None and _is_one_machine(rows):
+    if directory is not None and is_on_one_machine(rows.sparkSession):
         return rows, {"handOverDirectory": str(directory), **options}
     return arranged(rows, options), dict(options)
-
-
-def _is_one_machine(rows: DataFrame) -> bool:
-    # "local-cluster" starts workers as processes of their own, on the same disk.
-    return (rows.sparkSession.sparkContext.master or "").startswith("local")
