@@ -131,17 +131,33 @@ class Checkpoint:
 
     def unfinished_batch(self) -> int | None:
         """The batch that Spark has planned and not seen to its end; it will be run again."""
-        planned, done = self._last_number("offsets"), self._last_number("commits")
+        planned, done = self.last_number("offsets"), self.last_number("commits")
         return planned if planned > done else None
 
-    def _last_number(self, directory: str) -> int:
+    def require_planned(self, batch_id: int, query_id: str | None, holder: str) -> None:
+        """Raises if a sink (`holder`, as in "table 'orders'") holds a batch that this checkpoint has never planned.
+
+        It is an older copy then. Spark would give the numbers of batches that the sink holds to other rows, which the
+        sink would take for written. `query_id` is what the sink has noted, if it notes that: other queries count anew.
+        """
+        own = (self.read_file("metadata") or {}).get("id")
+        if query_id in (None, own) and batch_id > self.last_number("offsets"):
+            raise PipelineFailed(
+                f"the checkpoint {self.location} is an older copy: {holder} holds batch {batch_id} of it already, and"
+                " rows would be taken for written that are not; go on with the newest copy, or name another directory"
+                " with --checkpoint to begin anew",
+                ExitCode.CHECKPOINT_MISMATCH,
+            )
+
+    def last_number(self, directory: str) -> int:
         """The highest of the numbers that name files of one of Spark's logs; -1 if there are none."""
         path = self._path(directory)
         files = self._file_system(path)
         if not files.exists(path):
             return -1
-        names = [str(status.getPath().getName()) for status in files.listStatus(path)]
-        return max((int(name) for name in names if name.isdigit()), default=-1)
+        # A file sink's log now and then gathers what it has in one file, such as 9.compact.
+        numbers = [str(status.getPath().getName()).partition(".")[0] for status in files.listStatus(path)]
+        return max((int(number) for number in numbers if number.isdigit()), default=-1)
 
     def exists(self, name: str) -> bool:
         path = self._path(name)

@@ -33,7 +33,12 @@ _FORMAT_CLASSES: Final = {
 
 
 def file_writer(
-    spark: SparkSession, sink: FileSink, pipeline: str, guarantee: Guarantee, checkpoint_id: str
+    spark: SparkSession,
+    sink: FileSink,
+    pipeline: str,
+    guarantee: Guarantee,
+    checkpoint: Checkpoint,
+    checkpoint_id: str,
 ) -> BatchFunction:
     """Checks that the directory is, or may become, this pipeline's. Raises PipelineFailed if not."""
     directory = Checkpoint(spark, sink.files)
@@ -56,6 +61,7 @@ def file_writer(
             " batches; write to another directory, or go on with that checkpoint",
             ExitCode.SINK_REFUSED,
         )
+    checkpoint.require_planned(directory.last_number(_MANIFEST), None, f"directory {sink.files}")
     return _listed_writer(spark, sink)
 
 

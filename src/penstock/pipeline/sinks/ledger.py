@@ -77,6 +77,13 @@ class Ledger:
         rows = database.query(_READ.format(ledger=self._name), (self._pipeline,))
         return bool(rows) and rows[0][0] == self._run
 
+    def last_batch(self, database: Database) -> BatchPlace | None:
+        rows = database.query(_READ.format(ledger=self._name), (self._pipeline,))
+        row = LedgerRow(*rows[0]) if rows else None
+        if row is None or row.query_id is None or row.batch_id is None or row.attempt is None:
+            return None
+        return BatchPlace(row.query_id, row.batch_id, row.attempt)
+
     def read(self, database: Database) -> LedgerRow:
         return self._owned(database.query(_READ.format(ledger=self._name), (self._pipeline,)))
 

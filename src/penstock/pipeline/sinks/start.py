@@ -102,7 +102,7 @@ def _table_writer(start: SinkStart, sink: TableSink) -> Callable[[], DataStreamW
     from penstock.pipeline.sinks.dead_letter_relay import relay_at_start
     from penstock.pipeline.sinks.errors import TableSinkError
     from penstock.pipeline.sinks.inlet import with_inlet
-    from penstock.pipeline.sinks.table_preparation import claim, prepare
+    from penstock.pipeline.sinks.table_preparation import claim, last_batch, prepare
     from penstock.pipeline.sinks.table_target import TableTarget
     from penstock.pipeline.sinks.table_writer import FORMAT, PenstockTable
 
@@ -125,6 +125,8 @@ def _table_writer(start: SinkStart, sink: TableSink) -> Callable[[], DataStreamW
     schema = start.rows.schema
     try:
         prepare(target, schema)
+        if spec.guarantee != "at_least_once" and (last := last_batch(target)) is not None:
+            start.checkpoint.require_planned(last.batch_id, last.query_id, f"table '{sink.table}'")
         claim(target, schema)
         relay_at_start(target)
     except TableSinkError as refusal:
@@ -156,7 +158,9 @@ def _batch_writer(start: SinkStart, sink: FileSink | ConsoleSink | FunctionSink)
     if isinstance(sink, FileSink):
         from penstock.pipeline.sinks.files import file_writer
 
-        return file_writer(start.rows.sparkSession, sink, spec.name, spec.guarantee, start.checkpoint_id)
+        return file_writer(
+            start.rows.sparkSession, sink, spec.name, spec.guarantee, start.checkpoint, start.checkpoint_id
+        )
     if isinstance(sink, ConsoleSink):
         from penstock.pipeline.sinks.console import console_writer
 

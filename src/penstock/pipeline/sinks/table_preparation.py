@@ -14,6 +14,7 @@ from penstock.pipeline.sinks import outbox
 from penstock.pipeline.sinks.column_types import Column, columns_of, has_dead_letters
 from penstock.pipeline.sinks.connections import in_driver
 from penstock.pipeline.sinks.errors import DatabaseAccessDenied, TableRefused
+from penstock.pipeline.sinks.ledger import BatchPlace, Ledger
 from penstock.pipeline.sinks.postgres_table import PostgresTable
 from penstock.pipeline.sinks.sqlite_table import SqliteTable
 from penstock.pipeline.sinks.table_store import TableStore
@@ -66,6 +67,12 @@ def claim(target: TableTarget, schema: StructType) -> None:
             store.ledger.claim(database)
         store.oust(database)
         store.discard_staging(database, None)
+
+
+def last_batch(target: TableTarget) -> BatchPlace | None:
+    """The last batch of the pipeline that the table holds, whoever wrote it. After `prepare`."""
+    with in_driver(target) as database:
+        return Ledger(target).last_batch(database)
 
 
 def _store(target: TableTarget, schema: StructType) -> TableStore:
