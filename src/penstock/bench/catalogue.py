@@ -14,12 +14,10 @@ from penstock.bench.measurements.log_growth import LogGrowth
 from penstock.bench.measurements.many_partitions import ManyPartitions
 from penstock.bench.measurements.one_at_a_time import OneAtATime
 from penstock.bench.measurements.resident_memory import ResidentMemory
-from penstock.bench.measurements.spark_copy import SparkCopy
 from penstock.bench.measurements.spark_growth import SparkGrowth
 from penstock.bench.measurements.spark_latency import SparkLatency
-from penstock.bench.measurements.spark_read import SparkRead
+from penstock.bench.measurements.spark_rows import spark_copy, spark_read, spark_table
 from penstock.bench.measurements.spark_start import SparkStart
-from penstock.bench.measurements.spark_table import SparkTable
 from penstock.bench.measurements.throughput import Throughput
 from penstock.bench.measurements.transactional_produce import TransactionalProduce
 from penstock.bench.sizes import GB, Sizes
@@ -33,9 +31,9 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
     "growth": LogGrowth,
     "transactions": TransactionalProduce,
     "groups": GroupSettling,
-    "spark-read": SparkRead,
-    "spark-copy": SparkCopy,
-    "spark-table": SparkTable,
+    "spark-read": spark_read,
+    "spark-copy": spark_copy,
+    "spark-table": spark_table,
     "spark-latency": SparkLatency,
     "spark-start": SparkStart,
     "spark-growth": SparkGrowth,

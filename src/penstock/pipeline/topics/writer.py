@@ -16,6 +16,7 @@ Invariant: making a writer does nothing.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,7 +56,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     return TopicStreamWriter(read, schema)
 
 
-class _TopicWriter:
+class _TopicWriter(ABC):
     """What both writers have in common: how a batch begins, and what a task does."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -75,8 +76,8 @@ class _TopicWriter:
                 raise BatchNotBegun(str(error)) from error
         return self.__dict__
 
-    def _begin(self) -> BatchAttempt | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _begin(self) -> BatchAttempt | None: ...
 
     def _chunks(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
         if self._is_arranged:
