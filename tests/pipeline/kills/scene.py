@@ -23,6 +23,7 @@ from tests.pipeline.kills.manifest_steps import spark_settings
 from tests.pipeline.kills.sink_contents import (
     PIPELINE,
     FilesUnderTest,
+    PostgresUnderTest,
     SinkUnderTest,
     TableUnderTest,
     TopicUnderTest,
@@ -108,7 +109,9 @@ def _sink(name: SinkName, broker: Broker, postgres: PostgresServer | None, direc
         return TopicUnderTest(broker.bootstrap_servers, _TARGET, _TARGET_PARTITIONS)
     if name == "files":
         return FilesUnderTest(directory / "files")
-    return TableUnderTest(f"sqlite:///{directory}/numbers.db" if postgres is None else postgres.url)
+    if postgres is not None:
+        return PostgresUnderTest(postgres.url)
+    return TableUnderTest(f"sqlite:///{directory}/numbers.db")
 
 
 def _declaration(made: Scene, guarantee: str) -> dict[str, Any]:
@@ -123,7 +126,7 @@ def _declaration(made: Scene, guarantee: str) -> dict[str, Any]:
             "schema": "number BIGINT, word STRING",
             "max_offsets_per_trigger": _BATCH_ROWS,
         },
-        "transform": "SELECT number, word FROM source",
+        "transform": made.sink.transform,
         "sink": made.sink.declaration(),
         "on_error": {"dead_letters": DEAD_LETTERS},
     }

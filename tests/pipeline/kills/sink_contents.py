@@ -37,6 +37,9 @@ class SinkUnderTest(ABC):
     servers: tuple[Victim, ...] = ("broker",)
     steps_are_in_workers: ClassVar[bool] = True
     """Who arrives at a step is a Python process of Spark's, and not the driver or its JVM."""
+    steps_of_the_driver: ClassVar[tuple[str, ...]] = ()
+    """Those of them at which the driver may arrive as well."""
+    transform: ClassVar[str] = "SELECT number, word FROM source"
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -53,6 +56,9 @@ class SinkUnderTest(ABC):
     @abstractmethod
     def last_batch(self) -> int:
         """The last batch that counts; -1 before the first. For exactly_once."""
+
+    def look_before_a_kill(self) -> None:  # noqa: B027 (most have nothing to hide)
+        """At what nobody sees any more when its writer is dead, which stands still meanwhile."""
 
     def holds_uncommitted(self) -> bool:
         """Whether something lies there that was written and does not count, as far as others can see that."""
@@ -100,7 +106,12 @@ class TopicUnderTest(SinkUnderTest):
 
 
 class TableUnderTest(SinkUnderTest):
-    before_its_commit = ("table.staged", "table.before_commit", "table.before_ledger", "table.before_database_commit")
+    before_its_commit: ClassVar[tuple[str, ...]] = (
+        "table.staged",
+        "table.before_commit",
+        "table.before_ledger",
+        "table.before_database_commit",
+    )
     before_sparks_commit = (
         "table.after_database_commit",
         "table.dead_letters_sent",
@@ -110,8 +121,6 @@ class TableUnderTest(SinkUnderTest):
 
     def __init__(self, url: str) -> None:
         self._url = url
-        if not url.startswith("sqlite:"):
-            self.servers = ("broker", "PostgreSQL", "PostgreSQL")
 
     def declaration(self) -> dict[str, Any]:
         return {"table": _TABLE_NAME, "url": self._url}
@@ -122,6 +131,34 @@ class TableUnderTest(SinkUnderTest):
     def last_batch(self) -> int:
         [(batch,)] = rows_of(self._url, f"SELECT batch_id FROM penstock_ledger WHERE pipeline = '{PIPELINE}'")
         return -1 if batch is None else int(batch)
+
+
+class PostgresUnderTest(TableUnderTest):
+    """Its rows are long, so that even a batch that follows the feed is more than messages carry: tasks stream it into
+    the driver's transaction, which is gone with the driver."""
+
+    before_its_commit = ("table.landing", *TableUnderTest.before_its_commit)
+    servers = ("broker", "PostgreSQL", "PostgreSQL")
+    steps_of_the_driver = (
+        "table.landing",
+        "table.before_ledger",
+        "table.before_database_commit",
+        "table.after_database_commit",
+    )
+    transform = "SELECT number, word, repeat('.', 20000) AS room FROM source"
+    _has_written = False
+
+    def look_before_a_kill(self) -> None:
+        """A transaction has a number from its first row on."""
+        query = (
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE starts_with(application_name, 'penstock ') AND backend_xid IS NOT NULL"
+        )
+        [(count,)] = rows_of(self._url, query)
+        self._has_written = count > 0
+
+    def holds_uncommitted(self) -> bool:
+        return self._has_written
 
 
 class FilesUnderTest(SinkUnderTest):

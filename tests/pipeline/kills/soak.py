@@ -122,6 +122,10 @@ class Soak:
         self._batches_at_last_fault = process.batches
         if fault.step is None:
             time.sleep(fault.after_s)
+            if fault.victim == "driver and JVM":
+                with suppress(ProcessLookupError):
+                    os.kill(process.driver, signal.SIGSTOP)
+                self._sink.look_before_a_kill()
             # A worker that was chosen may have come to its own end.
             while process.is_running and not self._kill(self._victims(fault, process, jvm)):
                 pass
@@ -137,7 +141,11 @@ class Soak:
         if fault.victim == "PostgreSQL":
             return [*self._scene.postgres_processes()]
         if fault.victim == "worker":
-            if fault.step is not None and self._sink.steps_are_in_workers:
+            if (
+                fault.step is not None
+                and self._sink.steps_are_in_workers
+                and fault.step not in self._sink.steps_of_the_driver
+            ):
                 return [crash_points.SELF]
             self._await(process, "a worker", lambda: bool(process.workers()))
             workers: list[int | str] = [*process.workers()]

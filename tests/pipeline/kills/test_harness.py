@@ -11,7 +11,15 @@ import pytest
 from tests.pipeline.kills.fault_plan import exactly_once_plan, weaker_plan
 from tests.pipeline.kills.number_feed import row_of
 from tests.pipeline.kills.report import Difference, Report, difference
-from tests.pipeline.kills.sink_contents import FilesUnderTest, TableUnderTest, TopicUnderTest, batches_of
+from tests.pipeline.kills.sink_contents import (
+    FilesUnderTest,
+    PostgresUnderTest,
+    SinkUnderTest,
+    TableUnderTest,
+    TopicUnderTest,
+    batches_of,
+)
+from tests.postgres_server import running_postgres
 
 
 def test_what_is_missing_what_came_twice_and_what_nobody_sent() -> None:
@@ -44,10 +52,8 @@ def test_what_each_guarantee_has_to_show(guarantee: str, rows: Difference, lette
     assert not report.holds
 
 
-@pytest.mark.parametrize("sink", [TopicUnderTest, TableUnderTest, FilesUnderTest])
-def test_forty_kills_meet_every_step_and_every_victim(
-    sink: type[TopicUnderTest] | type[TableUnderTest] | type[FilesUnderTest],
-) -> None:
+@pytest.mark.parametrize("sink", [TopicUnderTest, TableUnderTest, PostgresUnderTest, FilesUnderTest])
+def test_forty_kills_meet_every_step_and_every_victim(sink: type[SinkUnderTest]) -> None:
     steps = (*sink.other_steps, *sink.before_its_commit, *sink.before_sparks_commit)
     plan = exactly_once_plan(steps, ("broker", "PostgreSQL"), 40, seed=3)
     assert len(plan) == 40
@@ -98,3 +104,23 @@ def test_how_far_a_checkpoint_has_come(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert batches_of(tmp_path) == (10, 9)
+
+
+def test_what_a_transaction_of_postgresql_has_written_is_seen_before_its_end(tmp_path: Path) -> None:
+    import psycopg
+
+    with running_postgres(tmp_path) as server, psycopg.connect(server.url, application_name="penstock 1 2") as writer:
+        sink = PostgresUnderTest(server.url)
+
+        def look() -> bool:
+            sink.look_before_a_kill()
+            return sink.holds_uncommitted()
+
+        writer.execute("CREATE TABLE numbers (number bigint)")
+        writer.commit()
+        writer.execute("SELECT * FROM numbers")
+        assert not look(), "it has begun, and written nothing"
+        writer.execute("INSERT INTO numbers VALUES (1)")
+        assert look()
+        writer.commit()
+        assert not look()

@@ -40,13 +40,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _CONNECTIONS_WAITING_MAX: Final = 128
+_END_S_MAX: Final = 10.0
 
 
 def with_inlet(target: TableTarget, rows: DataFrame, resources: ExitStack) -> TableTarget:
     """The target with an inlet, which the resources close, if rows can take that way to it."""
     if target.is_sqlite or target.guarantee != "exactly_once" or not is_on_one_machine(rows.sparkSession):
         return target
-    inlet = resources.enter_context(Inlet(PostgresTable(target, columns_of(rows.schema))))
+    try:
+        inlet = resources.enter_context(Inlet(PostgresTable(target, columns_of(rows.schema))))
+    except OSError:
+        return target  # TMPDIR, for one, is too long for the path of a socket: tasks stage, as on a cluster
     return replace(target, inlet=inlet.path)
 
 
@@ -60,7 +64,11 @@ class Inlet:
         self._directory = Path(tempfile.mkdtemp(prefix="penstock-"))  # closed to other users, as mkdtemp makes them
         self.path: str = str(self._directory / "inlet")
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self.path)
+        try:
+            self._listener.bind(self.path)
+        except OSError:
+            self.close()
+            raise
         self._listener.listen(_CONNECTIONS_WAITING_MAX)
         threading.Thread(target=self._listen, name="penstock-inlet", daemon=True).start()
 
@@ -83,6 +91,8 @@ class Inlet:
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
         self._listener.close()
         shutil.rmtree(self._directory, ignore_errors=True)
+        if self._open is not None:
+            self._open.wait_for_end(_END_S_MAX)
 
     # Visitors, each in a thread of its own
 
@@ -153,6 +163,8 @@ class Inlet:
 
         def answering() -> Database:
             nonlocal database
+            if self._closed:
+                raise StagingLost("the pipeline is stopping")
             try:
                 if database is None:
                     database = connect_in_thread(self._store.target)

@@ -74,6 +74,10 @@ class OpenBatch:
         """Rolls back, as soon as PostgreSQL lets the thread look up."""
         self._given_up = True
 
+    def wait_for_end(self, timeout_s: float) -> None:
+        """A thread that a process leaves behind inside the driver's C code may take the process down at its exit."""
+        self._thread.join(timeout_s)
+
     def _put(self, batch: Any) -> None:
         while True:
             self._require_open()
@@ -132,6 +136,7 @@ class OpenBatch:
             if batch is None:
                 return
             yield batch
+            crash_points.reached("table.landing")
 
 
 class _AlreadyThereError(Exception):

@@ -39,7 +39,7 @@ FROM pg_index i
 WHERE i.indrelid = {oid} AND i.indisunique AND i.indisvalid AND i.indimmediate
   AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnatts = i.indnkeyatts"""
 _COLUMNS: Final = """
-SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, NULL),
+SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, -1),
        (a.attnotnull AND NOT a.atthasdef AND a.attidentity = '')::int,
        (a.attgenerated <> '' OR a.attidentity = 'a')::int
 FROM pg_attribute a WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped"""
@@ -149,8 +149,10 @@ class PostgresTable(TableStore):
             self._insert(database, _in_session(landing.table))
 
     def _takes_copy(self, database: Database) -> bool:
-        """COPY neither converts nor obeys policies for rows."""
-        ((restricted,),) = database.query(f"SELECT row_security_active({self._oid})::int")
+        """COPY neither converts nor obeys policies for rows and rules."""
+        ((restricted,),) = database.query(
+            f"SELECT (relhasrules OR row_security_active(oid))::int FROM pg_class WHERE oid = {self._oid}"  # noqa: S608
+        )
         there = {name: plain for name, _, plain, *_ in self._existing_columns(database)}
         return not restricted and all(
             same_in_copy(column.type, there.get(column.name, "")) for column in self.rows.columns
