@@ -41,7 +41,8 @@ from typing import Self
 from penstock.client import wire_offsets, wire_transactions
 from penstock.client.records import TopicPartition
 from penstock.client.wire_cluster import Cluster
-from penstock.client.wire_fetch import Fetched, FetchOptions, FetchStream, fetch
+from penstock.client.wire_connection import Pending
+from penstock.client.wire_fetch import Fetched, FetchOptions, FetchStream, ask, fetch
 from penstock.client.wire_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from penstock.client.wire_offsets import CommittedOffset, IsolationLevel, ListedOffset, OffsetAt
 from penstock.client.wire_produce import (
@@ -67,6 +68,7 @@ __all__ = [
     "Fetched",
     "ListedOffset",
     "PartitionMetadata",
+    "Pending",
     "Produced",
     "ProducerIdentity",
     "RecordWatch",
@@ -164,9 +166,14 @@ class WireClient:
         options: FetchOptions = FetchOptions(),  # noqa: B008 (a tuple does not change)
         *,
         timeout_s: float | None = None,
+        asked: Pending | None = None,
     ) -> Fetched:
         """One answer: what there is from `offset` on, possibly nothing after `max_wait_ms`."""
-        return fetch(self._cluster, partition, offset, options, timeout_s)
+        return fetch(self._cluster, partition, offset, options, timeout_s, asked)
+
+    def ask(self, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending | None:
+        """A fetch that is sent now; `fetch(..., asked=...)` of the same partition, offset and options waits for it."""
+        return ask(self._cluster, partition, offset, options)
 
     def fetch_ahead(
         self,

@@ -55,15 +55,31 @@ class Fetched(NamedTuple):
     """Whole batches, the first of which may begin before the offset that was asked for; empty if there were none."""
 
 
+def ask(cluster: Cluster, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending | None:
+    """Sends a fetch on its way, for `fetch` to take its answer. None if it cannot be sent: `fetch` then sees to it."""
+    try:
+        leader = cluster.leader(partition)
+        return _ask(cluster.connection(leader.node_id), partition, leader, offset, options, None)
+    except (ConnectionLost, BrokerError, ClientError):
+        return None
+
+
 def fetch(
-    cluster: Cluster, partition: TopicPartition, offset: int, options: FetchOptions, timeout_s: float | None
+    cluster: Cluster,
+    partition: TopicPartition,
+    offset: int,
+    options: FetchOptions,
+    timeout_s: float | None,
+    asked: Pending | None = None,
 ) -> Fetched:
-    """One fetch; what it returns stays valid."""
+    """One fetch; what it returns stays valid. With `asked`, the answer to that one comes first."""
     retry = cluster.retry(str(partition), timeout_s)
     while True:
         try:
-            leader = cluster.leader(partition)
-            pending = _ask(cluster.connection(leader.node_id), partition, leader, offset, options, None)
+            pending, asked = asked, None
+            if pending is None:
+                leader = cluster.leader(partition)
+                pending = _ask(cluster.connection(leader.node_id), partition, leader, offset, options, None)
             return _read(pending, partition, offset)
         except (ConnectionLost, BrokerError) as cause:
             cluster.distrust_topics([partition.topic])

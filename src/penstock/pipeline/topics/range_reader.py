@@ -9,11 +9,12 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.client.errors import BrokerUnreachable, UnknownTopic
-from penstock.client.wire import Fetched, FetchOptions, WireClient
+from penstock.client.wire import Fetched, FetchOptions, Pending, WireClient
 from penstock.pipeline.topics.data_loss import DataLossPolicy
 from penstock.pipeline.topics.errors import TopicSourceError
 from penstock.pipeline.topics.options import SourceOptions
@@ -25,13 +26,35 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ASKED_MAX: Final = 8
 
-def read_range(options: SourceOptions, columns: Sequence[str], piece: OffsetRange) -> Iterator[pa.RecordBatch]:
+
+def read_ranges(
+    options: SourceOptions, columns: Sequence[str], pieces: Sequence[OffsetRange]
+) -> Iterator[pa.RecordBatch]:
+    """One behind the other. The first answers of those that follow are under way meanwhile, a few at a time."""
+    asked: deque[Pending | None] = deque()
+    for number, piece in enumerate(pieces):
+        for following in pieces[number + len(asked) : number + _ASKED_MAX]:
+            asked.append(_ask(options, following))
+        yield from read_range(options, columns, piece, asked.popleft())
+
+
+def _ask(options: SourceOptions, piece: OffsetRange) -> Pending | None:
+    return shared_client(wire_settings(options.kafka)).ask(
+        piece.topic_partition, piece.start_offset, _fetch_options(options)
+    )
+
+
+def read_range(
+    options: SourceOptions, columns: Sequence[str], piece: OffsetRange, asked: Pending | None = None
+) -> Iterator[pa.RecordBatch]:
     loss = DataLossPolicy(options.fail_on_data_loss)
     start_offset = piece.start_offset
     settings = wire_settings(options.kafka)
     while start_offset < piece.end_offset:
-        reading = _Reading(options, columns, piece, start_offset)
+        reading = _Reading(options, columns, piece, start_offset, asked)
+        asked = None
         try:
             yield from reading.batches(shared_client(settings))
             return
@@ -50,7 +73,14 @@ def read_range(options: SourceOptions, columns: Sequence[str], piece: OffsetRang
 class _Reading:
     """One run through the range from one offset on."""
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str], piece: OffsetRange, start_offset: int) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        columns: Sequence[str],
+        piece: OffsetRange,
+        start_offset: int,
+        asked: Pending | None,
+    ) -> None:
         # numba and Arrow are loaded where records are decoded, and nowhere else.
         from penstock.protocol.record_columns import RecordColumns
 
@@ -58,6 +88,7 @@ class _Reading:
         self._columns = RecordColumns(topic, partition, start_offset, piece.end_offset, columns=columns)
         self._options = options
         self._piece = piece
+        self._asked = asked
 
     @property
     def next_offset(self) -> int:
@@ -65,15 +96,10 @@ class _Reading:
 
     def batches(self, client: WireClient) -> Iterator[pa.RecordBatch]:
         options = self._options
-        wanted = FetchOptions(
-            max_bytes=options.fetch_bytes,
-            min_bytes=options.fetch_min_bytes,
-            max_wait_ms=options.fetch_max_wait_ms,
-            isolation_level=isolation_level(options),
-        )
+        wanted = _fetch_options(options)
         partition, timeout_s = self._piece.topic_partition, options.poll_timeout_ms / 1000
         # Most ranges of a stream fit one answer, for which a stream's own connection would not be worth its while.
-        first = client.fetch(partition, self.next_offset, wanted, timeout_s=timeout_s)
+        first = client.fetch(partition, self.next_offset, wanted, timeout_s=timeout_s, asked=self._asked)
         yield from self._decoded(first)
         if self._columns.is_complete:
             return
@@ -86,6 +112,15 @@ class _Reading:
     def _decoded(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         yield from self._columns.feed(fetched.records, fetched.aborted)
         yield from self._columns.flush()
+
+
+def _fetch_options(options: SourceOptions) -> FetchOptions:
+    return FetchOptions(
+        max_bytes=options.fetch_bytes,
+        min_bytes=options.fetch_min_bytes,
+        max_wait_ms=options.fetch_max_wait_ms,
+        isolation_level=isolation_level(options),
+    )
 
 
 def _after_loss(client: WireClient, piece: OffsetRange, offset: int, loss: DataLossPolicy) -> int:

@@ -30,7 +30,7 @@ from penstock.pipeline.topics.offsets import Offsets, StreamOffset, decode, enco
 from penstock.pipeline.topics.options import SourceOptions
 from penstock.pipeline.topics.planning import OffsetRange, divide, tasks_of
 from penstock.pipeline.topics.positions import AtOffsets
-from penstock.pipeline.topics.range_reader import read_range
+from penstock.pipeline.topics.range_reader import read_ranges
 from penstock.pipeline.topics.resolution import (
     Snapshot,
     TopicCluster,
@@ -208,8 +208,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         pieces: tuple[OffsetRange, ...] = partition.value
-        for piece in pieces:
-            yield from read_range(self._options, self._columns, piece)
+        yield from read_ranges(self._options, self._columns, pieces)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark calls this for every source when it begins a batch. The offsets themselves are in its checkpoint."""
