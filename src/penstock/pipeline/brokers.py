@@ -87,7 +87,7 @@ def source_key(name: str) -> str:
 def check_source(name: str, source: TopicSource, kafka: Mapping[str, str]) -> dict[str, str]:
     """Raises PipelineFailed unless the topics of a source can be read. Their ids, where the broker gives any."""
     key = source_key(name)
-    with _asking(key, kafka) as client:
+    with asking(key, kafka) as client:
         topics = client.metadata(None, timeout_s=_TIMEOUT_S).topics
     for topic in source.topic or ():
         if topic not in topics:
@@ -101,7 +101,7 @@ def check_source(name: str, source: TopicSource, kafka: Mapping[str, str]) -> di
 
 def ensure_topic(purpose: str, topic: str, kafka: Mapping[str, str]) -> None:
     """Creates a topic that is to be written, with the broker's defaults, if it is not there."""
-    with _asking(purpose, kafka) as client:
+    with asking(purpose, kafka) as client:
         if topic in client.metadata([topic], timeout_s=_TIMEOUT_S).topics:
             return
     settings = {name: value for name, value in kafka.items() if name in WIRE_SETTING_NAMES}
@@ -114,7 +114,8 @@ def ensure_topic(purpose: str, topic: str, kafka: Mapping[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _asking(purpose: str, kafka: Mapping[str, str]) -> Any:
+def asking(purpose: str, kafka: Mapping[str, str]) -> Any:
+    """A client for the length of a block. What a broker refuses is PipelineFailed; its line begins with `purpose`."""
     settings = {name: value for name, value in kafka.items() if name in WIRE_SETTING_NAMES}
     try:
         require_listener(parse_bootstrap_servers(settings["bootstrap.servers"]))

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.client.wire import WIRE_SETTING_NAMES, TopicPartition, WireClient
+from penstock.client.wire import TopicPartition
 from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.brokers import asking
 from penstock.pipeline.checkpoint import Checkpoint
 from penstock.pipeline.declaration.sink_spec import TopicSink
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.topics.batch_ledger import LedgerEntry
+from penstock.pipeline.topics.sink_errors import TopicSinkError
 
 
 def require_memory_of_batches(
@@ -29,14 +31,19 @@ def require_memory_of_batches(
     was committed that the checkpoint does not know."""
     if spec.guarantee == "at_least_once":
         return
+    if not checkpoint.exists("metadata"):
+        return  # nothing was ever begun with it
     group = f"{spec.name}.batches"
     place = TopicPartition(sink.topic, 0)
-    with WireClient({name: value for name, value in kafka.items() if name in WIRE_SETTING_NAMES}) as client:
+    with asking("sink.topic", kafka) as client:
         # A driver that was killed leaves a transaction open, which the claim of this run will end; what was committed
         # before it is enough to know that nothing is forgotten.
         committed = client.offset_fetch(group, [place], require_stable=False).get(place)
     if committed is not None:
-        entry = LedgerEntry.from_offset(committed, group)
+        try:
+            entry = LedgerEntry.from_offset(committed, group)
+        except TopicSinkError as mistake:
+            raise PipelineFailed(f"sink.topic: {mistake}", ExitCode.SINK_REFUSED) from mistake
         checkpoint.require_planned(entry.batch_id, entry.query_id, f"topic '{sink.topic}'")
         return
     batch_id = checkpoint.unfinished_batch()
