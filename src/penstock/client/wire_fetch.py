@@ -58,8 +58,7 @@ class Fetched(NamedTuple):
 def ask(cluster: Cluster, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending | None:
     """Sends a fetch on its way, for `fetch` to take its answer. None if it cannot be sent: `fetch` then sees to it."""
     try:
-        leader = cluster.leader(partition)
-        return _ask(cluster.connection(leader.node_id), partition, leader, offset, options, None)
+        return _sent(cluster, partition, offset, options)
     except (ConnectionLost, BrokerError, ClientError):
         return None
 
@@ -76,14 +75,16 @@ def fetch(
     retry = cluster.retry(str(partition), timeout_s)
     while True:
         try:
-            pending, asked = asked, None
-            if pending is None:
-                leader = cluster.leader(partition)
-                pending = _ask(cluster.connection(leader.node_id), partition, leader, offset, options, None)
+            pending, asked = asked or _sent(cluster, partition, offset, options), None
             return _read(pending, partition, offset)
         except (ConnectionLost, BrokerError) as cause:
             cluster.distrust_topics([partition.topic])
             retry.pause(cause)
+
+
+def _sent(cluster: Cluster, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending:
+    leader = cluster.leader(partition)
+    return _ask(cluster.connection(leader.node_id), partition, leader, offset, options, None)
 
 
 class FetchStream:

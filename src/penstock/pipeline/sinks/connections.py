@@ -56,11 +56,6 @@ def in_driver(target: TableTarget) -> Iterator[Database]:
         database.close()
 
 
-def connect_in_thread(target: TableTarget) -> Database:
-    """A connection that its caller keeps and closes: in the driver, threads of its own hold transactions open."""
-    return postgres_database.connect(target.url)
-
-
 def trying_again(target: TableTarget, step: Callable[[Database], Result]) -> Result:
     """Runs a step that may be repeated as a whole, on a new connection while the database is away or too busy."""
 

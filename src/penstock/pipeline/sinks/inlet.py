@@ -19,8 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from penstock.pipeline.sinks import postgres_database
 from penstock.pipeline.sinks.column_types import columns_of
-from penstock.pipeline.sinks.connections import connect_in_thread, patiently
+from penstock.pipeline.sinks.connections import patiently
 from penstock.pipeline.sinks.database import Database
 from penstock.pipeline.sinks.errors import StagingLost, TableSinkError
 from penstock.pipeline.sinks.inlet_messages import (
@@ -157,7 +158,6 @@ class Inlet:
     @contextmanager
     def _connection(self) -> Iterator[Database]:
         """One that answers, and whose pipeline is still ours. It is kept for the next batch unless something fails."""
-        database: Database | None = None
         with self._lock:
             database, self._idle = self._idle, None
 
@@ -167,7 +167,7 @@ class Inlet:
                 raise StagingLost("the pipeline is stopping")
             try:
                 if database is None:
-                    database = connect_in_thread(self._store.target)
+                    database = postgres_database.connect(self._store.target.url)
                     self._store.introduce(database)
                 self._store.ledger.read(database)
             except TableSinkError:

@@ -119,11 +119,15 @@ class TableStore(ABC):
             staged = self.load(database, DEAD_LETTERS, outputs)
             outbox.add(database, self.names, self.target.pipeline, batch_id, staged)
 
-    def discard(self, outputs: Sequence[TaskOutput]) -> None:
-        """Staging that nobody needs any more. What cannot be removed now is removed at the next start."""
+    def abandon(self, outputs: Sequence[TaskOutput]) -> None:
+        """A try that failed: nothing of it is to stay."""
         if self.target.inlet is not None and any(output.rows.landed for output in outputs):
             with suppress(TableSinkError):
                 ask(self.target.inlet, Dismissal(outputs[0].attempt))
+        self.discard(outputs)
+
+    def discard(self, outputs: Sequence[TaskOutput]) -> None:
+        """Staging that nobody needs any more. What cannot be removed now is removed at the next start."""
         if any(output.rows.is_staged or output.dead.is_staged for output in outputs):
             with suppress(TableSinkError):
                 self.discard_staging(in_worker(self.target), {output.attempt for output in outputs})

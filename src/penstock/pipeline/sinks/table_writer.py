@@ -113,4 +113,4 @@ class TableWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         outputs = [message for message in messages if isinstance(message, TaskOutput)]
-        table_store(self._target, columns_of(self._schema)).discard(outputs)
+        table_store(self._target, columns_of(self._schema)).abandon(outputs)

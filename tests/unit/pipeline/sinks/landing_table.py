@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.pipeline.sinks.column_types import arrow_schema, columns_of
-from penstock.pipeline.sinks.connections import forget
+from penstock.pipeline.sinks.connections import forget, in_driver
 from penstock.pipeline.sinks.inlet import Inlet
 from penstock.pipeline.sinks.postgres_table import PostgresTable
 from penstock.pipeline.sinks.table_preparation import claim, prepare
@@ -159,8 +159,6 @@ class LandingTable:
         return int(count)
 
     def lands_in_session(self) -> bool:
-        from penstock.pipeline.sinks.connections import in_driver
-
         with in_driver(self.target) as database, database.transaction():
             return self.store.landing(database).in_session
 

@@ -185,7 +185,7 @@ def test_a_try_that_nobody_has_begun_is_not_committed(table: LandingTable) -> No
 def test_an_aborted_try_ends_its_transaction(table: LandingTable) -> None:
     output = table.stage(words(MANY))
     assert table.sessions() == 1
-    table.store.discard([output])
+    table.store.abandon([output])
     await_that(lambda: table.sessions() == 0)
     with pytest.raises(StagingLost):
         table.commit(output)
