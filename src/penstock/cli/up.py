@@ -81,7 +81,7 @@ def _serve(data_dir: Path, broker: BrokerProcess, stop: threading.Event, as_json
     except ModuleNotFoundError as missing:
         raise CommandError(_REQUIREMENT, ExitCode.MISSING_REQUIREMENT) from missing
     try:
-        spark = start(SparkSettings(name="penstock up", log_level="OFF"))
+        spark = start(SparkSettings(name="penstock up", log_level="OFF", functions=False))
     except (JavaMissingError, JvmError) as missing:
         raise CommandError(str(missing), ExitCode.MISSING_REQUIREMENT) from missing
     try:

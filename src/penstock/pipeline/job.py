@@ -28,6 +28,7 @@ from penstock.pipeline.failure import PipelineFailed, judge
 from penstock.pipeline.forgotten_batches import require_memory_of_batches
 from penstock.pipeline.group_mirror import GroupMirror
 from penstock.pipeline.locations import checkpoint_of, located, located_source
+from penstock.pipeline.own_spark import conf_of, own_spark
 from penstock.pipeline.progress import BatchProgress
 from penstock.pipeline.rows.dead_letters import joined
 from penstock.pipeline.rows.one_pass import in_one_pass
@@ -66,30 +67,18 @@ def open_session(head: PipelineHead, settings: RunSettings | None = None) -> Spa
     """A session of the pipeline's own: of the engine that hosts it, or in a Spark that this starts."""
     settings = settings or current_settings() or RunSettings()
     silence_py4j()
-    conf = {name: _text(value) for name, value in head.spark.items()}
     if settings.spark is not None:
         session = settings.spark.newSession()
-        _set(session, conf)
+        _set(session, conf_of(head))
     else:
         settings.report({"event": "starting", "pipeline": head.name})
         # What is set when Spark starts, all of its sessions have.
-        session = _own_spark(head.name, settings.master, conf).newSession()
+        session = own_spark(head, settings.master).newSession()
     _opened[session] = _Opened()
     # Spark looks for data sources in the session that is active in the thread, not in the one that is asked.
     jvm: Any = session._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
     return session
-
-
-def _own_spark(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
-    from penstock.pipeline.spark.java import JavaMissingError
-    from penstock.pipeline.spark.jvm import JvmError
-    from penstock.pipeline.spark.session import SparkSettings, start
-
-    try:
-        return start(SparkSettings(name=name, master=master, log_level="OFF", conf=conf))
-    except (JavaMissingError, JvmError) as missing:
-        raise PipelineFailed(str(missing), ExitCode.MISSING_REQUIREMENT) from missing
 
 
 def _set(session: SparkSession, conf: dict[str, str]) -> None:
@@ -289,7 +278,3 @@ def _default_report() -> Any:
     from penstock.pipeline.live_view import LiveView
 
     return LiveView.for_a_program(sys.stderr)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

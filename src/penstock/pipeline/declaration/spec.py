@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from penstock.pipeline.declaration.choice import choose_by_key, nearest
-from penstock.pipeline.declaration.sink_spec import Sink, TopicSink
+from penstock.pipeline.declaration.sink_spec import FunctionSink, Sink, TopicSink
 from penstock.pipeline.declaration.source_spec import AnySource, Source, TableSource, TopicSource
 from penstock.pipeline.declaration.spec_values import (
     Duration,
@@ -207,6 +207,11 @@ class PipelineSpec(PipelineHead):
         if self.expect and not isinstance(self.source, TableSource):
             return {SOLE_SOURCE: self.source.model_copy(update={"expect": self.expect})}
         return {SOLE_SOURCE: self.source}
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether code of the author's runs in it, beside SQL."""
+        return isinstance(self.sink, FunctionSink) or any(isinstance(step, PythonStep) for step in self.transform)
 
     def step_name(self, index: int) -> str:
         return self.transform[index].name or f"step_{index + 1}"

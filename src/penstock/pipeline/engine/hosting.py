@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.declaration.sink_spec import FunctionSink
 from penstock.pipeline.declaration.spec import PipelineSpec
-from penstock.pipeline.declaration.transform_spec import PythonStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def can_be_hosted(spec: PipelineSpec) -> bool:
-    return not isinstance(spec.sink, FunctionSink) and not any(isinstance(step, PythonStep) for step in spec.transform)
+    return not spec.calls_functions
 
 
 def packed(spec: PipelineSpec) -> dict[str, Any]:

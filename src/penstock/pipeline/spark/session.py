@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import os
 import shlex
 import shutil
@@ -46,6 +47,8 @@ class SparkSettings:
     driver_memory: str | None = None  # None: a quarter of the machine's, 1 to 4 GB
     log_level: str = "ERROR"
     log_file: Path | None = None  # None: standard error
+    functions: bool = True  # code of the user's runs in it: pandas is at hand, and MLlib's functions are known
+    tables: bool = True  # rows go to databases: their drivers are at hand
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -56,6 +59,13 @@ class SparkSettings:
 def start_session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session with the defaults of SparkSettings."""
     return start(SparkSettings(name=name, master=master, conf=conf or {}))
+
+
+def launch(settings: SparkSettings) -> None:
+    """Starts what a session on this machine needs, and returns at once: `start` with the same settings goes on from
+    there. Raises JavaMissingError."""
+    if settings.is_local and _running is None:
+        _launch(settings)
 
 
 def start(settings: SparkSettings) -> SparkSession:
@@ -90,6 +100,7 @@ def local_conf(settings: SparkSettings) -> dict[str, str]:
         ),
         # Nor does Spark keep checksums of its own, in one more file for each (`_without_checksum_files` says why).
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        **_extensions(settings),
         **settings.conf,
     }
 
@@ -129,6 +140,12 @@ def _everywhere(settings: SparkSettings) -> dict[str, str]:
     }
 
 
+def _extensions(settings: SparkSettings) -> dict[str, str]:
+    """Spark's jars bring one extension that is found by itself: two functions of MLlib's, for Python programs. To make
+    them known starts Scala's reflection, which takes as long as all the rest of a session does."""
+    return {} if settings.functions else {"spark.sql.extensions.test.loadFromCp": "false"}
+
+
 def default_driver_memory() -> str:
     total_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1024 * 1024)
     return f"{min(max(total_mb // 4, _MEMORY_MB_LEAST), _MEMORY_MB_MOST)}m"
@@ -147,16 +164,18 @@ class _LocalRuntime:
     java: JavaRuntime
     jvm: Jvm
     archive: Path
+    is_used: bool = False
 
-    def await_gateway(self, settings: SparkSettings, conf: Mapping[str, str]) -> Gateway:
+    def await_gateway(self, settings: SparkSettings) -> Gateway:
         """A JVM that does not start with a class archive is started again without."""
+        self.is_used = True
         try:
             return self.jvm.gateway()
         except JvmError:
             if not java_archive.archive_options(self.java, self.archive):
                 raise
         java_archive.discard(self.archive)
-        self.jvm = _start_jvm(settings, conf, self.java, self.archive, self.directory)
+        self.jvm = _start_jvm(settings, self.java, self.archive, self.directory)
         return self.jvm.gateway()
 
     def end(self) -> None:
@@ -168,6 +187,8 @@ class _LocalRuntime:
         global _running  # noqa: PLW0603 (one per process, as py4j's gateway is)
         if _running is self:
             _running = None
+        if not self.is_used:  # and so has nothing to finish, nor does it look at its pipe yet
+            self.jvm.process.kill()
         for process in (self.jvm.process, self.zygote):
             assert process.stdin is not None
             process.stdin.close()
@@ -181,16 +202,15 @@ class _LocalRuntime:
 
 
 def _start_local(settings: SparkSettings) -> SparkSession:
-    global _running  # noqa: PLW0603 (one per process, as py4j's gateway is)
-    conf = local_conf(settings)
-    if _running is None:
-        _running = _launch(settings, conf)
-        atexit.register(_running.end)
-        _connect(_running.await_gateway(settings, conf))
+    runtime = _running or _launch(settings)
+    if not runtime.is_used:
+        _import_pyspark()
+        _connect(runtime.await_gateway(settings))
     from pyspark.sql import SparkSession
 
+    conf = local_conf(settings)
     # In this process's environment, because pyspark takes the interpreter of workers from there and nowhere else.
-    os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"] = str(_running.directory / "python3")
+    os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"] = str(runtime.directory / "python3")
     session = SparkSession.builder.config(map={**conf}).getOrCreate()
     _accept_end_of_updates(session)
     _without_checksum_files(session)
@@ -220,37 +240,47 @@ def _accept_end_of_updates(session: SparkSession) -> None:
     server.handle_error = handle_error
 
 
-def _launch(settings: SparkSettings, conf: Mapping[str, str]) -> _LocalRuntime:
+def _launch(settings: SparkSettings) -> _LocalRuntime:
+    global _running  # noqa: PLW0603 (one per process, as py4j's gateway is)
     java = find_java()
     options = jvm_options(java, settings.driver_memory or default_driver_memory())
     archive = java_archive.archive_path(java, options, pyspark_home() / "jars")
     directory = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
-    zygote = _start_zygote(directory / "zygote")
+    zygote = _start_zygote(directory / "zygote", settings)
     shim = directory / "python3"
     script = Path(__file__).with_name("worker_shim.py")
     shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS {shlex.quote(str(script))} "$@"\n')
     shim.chmod(0o700)
-    return _LocalRuntime(directory, zygote, java, _start_jvm(settings, conf, java, archive, directory), archive)
+    _running = _LocalRuntime(directory, zygote, java, _start_jvm(settings, java, archive, directory), archive)
+    atexit.register(_running.end)
+    return _running
 
 
-def _start_jvm(
-    settings: SparkSettings, conf: Mapping[str, str], java: JavaRuntime, archive: Path, directory: Path
-) -> Jvm:
+def _import_pyspark() -> None:
+    """While the JVM starts. Unasked, pyspark imports the second one (and pandas with it) when it first calls the JVM,
+    only to learn whether there is numpy."""
+    importlib.import_module("pyspark.sql")
+    importlib.import_module("pyspark.testing.utils")
+
+
+def _start_jvm(settings: SparkSettings, java: JavaRuntime, archive: Path, directory: Path) -> Jvm:
     options = jvm_options(java, settings.driver_memory or default_driver_memory())
     own_files = directory / "jvm"
     own_files.mkdir(exist_ok=True)
     return Jvm.start(
         java,
         options=[*options, *java_archive.archive_options(java, archive), *_logging_options(settings)],
-        conf=conf,
+        conf=local_conf(settings),
         environment={SOCKET_VARIABLE: str(directory / "zygote"), "PYSPARK_PYTHON": str(directory / "python3")},
         directory=own_files,
     )
 
 
-def _start_zygote(socket_path: Path) -> subprocess.Popen[bytes]:
+def _start_zygote(socket_path: Path, settings: SparkSettings) -> subprocess.Popen[bytes]:
+    wanted = {"functions": settings.functions, "tables": settings.tables}
+    purposes = [purpose for purpose, is_wanted in wanted.items() if is_wanted]
     return subprocess.Popen(  # noqa: S603 (this interpreter)
-        [sys.executable, "-P", "-m", "penstock.pipeline.spark.worker_zygote", str(socket_path)],
+        [sys.executable, "-P", "-m", "penstock.pipeline.spark.worker_zygote", str(socket_path), *purposes],
         stdin=subprocess.PIPE,
         # Every worker must hash alike, or rows with one key go to two places; Spark sets the same default.
         env={**os.environ, "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")},

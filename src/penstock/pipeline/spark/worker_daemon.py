@@ -12,19 +12,20 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import itertools
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from typing import Final
 
-# Everything that a worker of a pipeline imports. Those of ours come last; a module that is not installed, or that does
-# not load, is left to the task that asks for it and gets the error where it belongs.
-PRELOADED: Final = (
+# What a worker of any pipeline imports. A module that is not installed, or that does not load, is left to the task that
+# asks for it and gets the error where it belongs.
+_ALWAYS: Final = (
     "encodings.idna",  # which a process otherwise looks for when it first connects to a host by its name
     "pyarrow",
     "pyarrow.compute",
     "numpy",
-    "pandas",
     "pyspark.worker",
     "pyspark.sql.datasource",
     "pyspark.sql.datasource_internal",
@@ -39,9 +40,6 @@ PRELOADED: Final = (
     "pyspark.sql.conversion",
     "pyspark.sql.pandas.serializers",
     "pyspark.daemon",
-    "adbc_driver_postgresql.dbapi",
-    "adbc_driver_sqlite.dbapi",
-    "psycopg",
     "penstock.client.wire",
     "penstock.protocol.column_encoding",
     "penstock.protocol.record_columns",
@@ -49,15 +47,24 @@ PRELOADED: Final = (
     "penstock.pipeline.topics.row_schema",
     "penstock.pipeline.topics.stream_reader",
     "penstock.pipeline.topics.writer",
-    "penstock.pipeline.sinks.table_writer",
     "pyspark_penstock",
 )
+# What only some import: a third of the time, which a start on two cores takes from the JVM.
+PURPOSES: Final = {
+    "functions": ("pandas",),
+    "tables": (
+        "adbc_driver_postgresql.dbapi",
+        "adbc_driver_sqlite.dbapi",
+        "psycopg",
+        "penstock.pipeline.sinks.table_writer",
+    ),
+}
 
 _SETTLING_TASKS: Final = 8
 
 
-def preload() -> None:
-    """Imports what workers need, and takes all of it out of the garbage collector's sight.
+def preload(purposes: Iterable[str] = PURPOSES) -> None:
+    """Imports what workers need for `purposes`, and takes all of it out of the garbage collector's sight.
 
     pyspark's daemon runs a full collection after every task. Over some hundred thousand objects of imported modules,
     none of which can ever be garbage, that costs more than a small task does.
@@ -65,7 +72,7 @@ def preload() -> None:
     # numpy's linear algebra and Arrow's second allocator otherwise start threads when they are imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-    for name in PRELOADED:
+    for name in itertools.chain(_ALWAYS, *(PURPOSES[purpose] for purpose in purposes)):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     gc.collect()
@@ -105,7 +112,8 @@ class Collections:
 def main() -> None:
     from pyspark import daemon
 
-    preload()
+    if not gc.get_freeze_count():  # else it was forked from a zygote, which knows what its workers are for
+        preload()
     vars(daemon)["traceback"] = _Reports
     vars(daemon)["gc"] = Collections()
     daemon.manager()

@@ -210,11 +210,12 @@ def _run(request: _Request, import_path: list[str]) -> int:
 
 
 def main() -> None:
-    """`python -m penstock.pipeline.spark.worker_zygote SOCKET`: the socket is there at once, requests wait."""
+    """`python -m penstock.pipeline.spark.worker_zygote SOCKET PURPOSE...`: the socket is there at once, and requests
+    wait."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(sys.argv[1])
     listener.listen(64)
-    preload()
+    preload(sys.argv[2:])
     Zygote(listener).serve()
     _clear(Path(sys.argv[1]).parent)
 

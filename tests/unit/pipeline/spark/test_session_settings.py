@@ -125,9 +125,9 @@ def test_an_archive_that_java_dies_of_does_not_break_a_start(tmp_path: Path, mon
     archive = an_archive(tmp_path)
     monkeypatch.setattr(java_archive, "archive_path", lambda *_facts: archive)
     settings = SparkSettings(name="p")
-    runtime = session._launch(settings, {})
+    runtime = session._launch(settings)
     try:
-        assert runtime.await_gateway(settings, {}) == Gateway(1234, "secret")
+        assert runtime.await_gateway(settings) == Gateway(1234, "secret")
         assert not archive.exists()
     finally:
         runtime.end()

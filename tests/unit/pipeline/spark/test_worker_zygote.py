@@ -19,7 +19,7 @@ from penstock.pipeline.spark.worker_zygote import SOCKET_VARIABLE
 ZYGOTE = """
 import sys
 from penstock.pipeline.spark import worker_zygote
-worker_zygote.preload = lambda: None
+worker_zygote.preload = lambda purposes: None
 worker_zygote.main()
 """
 

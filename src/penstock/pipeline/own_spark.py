@@ -1,0 +1,56 @@
+"""The Spark that a pipeline starts for itself: which settings its declaration asks for.
+
+It must stay quick to import: `penstock run` starts Java from here before it imports what runs pipelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.declaration.sink_spec import TableSink
+from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
+from penstock.pipeline.failure import PipelineFailed
+from penstock.pipeline.spark.java import JavaMissingError
+from penstock.pipeline.spark.jvm import JvmError
+from penstock.pipeline.spark.session import SparkSettings, launch, start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def conf_of(head: PipelineHead) -> dict[str, str]:
+    return {name: _text(value) for name, value in head.spark.items()}
+
+
+def launch_own_spark(spec: PipelineSpec, master: str | None) -> None:
+    """Returns at once, so that Java starts while other things are done; `own_spark` then waits for it."""
+    with _told_in_one_line():
+        launch(_settings(spec, master))
+
+
+def own_spark(head: PipelineHead, master: str | None) -> SparkSession:
+    with _told_in_one_line():
+        return start(_settings(head, master))
+
+
+def _settings(head: PipelineHead, master: str | None) -> SparkSettings:
+    settings = SparkSettings(name=head.name, master=master, log_level="OFF", conf=conf_of(head))
+    if not isinstance(head, PipelineSpec):
+        return settings  # of a program, whose code may do anything
+    return replace(settings, functions=head.calls_functions, tables=isinstance(head.sink, TableSink))
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except (JavaMissingError, JvmError) as missing:
+        raise PipelineFailed(str(missing), ExitCode.MISSING_REQUIREMENT) from missing
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
