@@ -88,6 +88,7 @@ def jvm_options(java: JavaRuntime, memory: str) -> list[str]:
         f"-Xmx{memory}",
         "-Xss4m",  # deep query plans are walked by recursion; the default of 1 MB overflows on long CASE expressions
         "-XX:+UseG1GC",  # on two cores and little memory the JVM would choose the collector that stops everything
+        "-XX:G1HeapRegionSize=4m",  # of half a region's size on, an object costs a collection; task results take 1 MB
         "-XX:-UsePerfData",  # no file of statistics in the temporary directory
         "-XX:+IgnoreUnrecognizedVMOptions",
         *_launch_mechanism(java),

@@ -100,7 +100,11 @@ def local_conf(settings: SparkSettings) -> dict[str, str]:
         ),
         # Nor does Spark keep checksums of its own, in one more file for each (`_without_checksum_files` says why).
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        # The description of a job's tasks is broadcast even to the machine that it is on, by blocks, and one block is
+        # allocated whole: 4 MB by default, for some KB in each micro-batch, and a third of all that is ever allocated.
+        "spark.broadcast.blockSize": "256k",
         **_extensions(settings),
+        **_past_jobs(settings),
         **settings.conf,
     }
 
@@ -144,6 +148,19 @@ def _extensions(settings: SparkSettings) -> dict[str, str]:
     """Spark's jars bring one extension that is found by itself: two functions of MLlib's, for Python programs. To make
     them known starts Scala's reflection, which takes as long as all the rest of a session does."""
     return {} if settings.functions else {"spark.sql.extensions.test.loadFromCp": "false"}
+
+
+def _past_jobs(settings: SparkSettings) -> dict[str, str]:
+    """Spark's web pages show the last thousand of everything, and a stream of small batches spends a twentieth of its
+    time on sorting them by age."""
+    if settings.ui:
+        return {}
+    return {
+        "spark.sql.ui.retainedExecutions": "20",
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "200",
+    }
 
 
 def default_driver_memory() -> str:
