@@ -94,6 +94,16 @@ def test_a_killed_worker_is_a_retried_task(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize(range(4), 2).mapPartitions(once).collect() == [0, 1, 2, 3]
 
 
+def test_a_program_finds_the_functions_of_mllib(spark: SparkSession) -> None:
+    """They are an extension, which sessions for SQL alone leave out."""
+    from pyspark.ml.functions import array_to_vector, vector_to_array
+    from pyspark.sql.functions import col
+
+    frame = spark.range(1).selectExpr("array(1.0D, 2.0D) AS numbers")
+    [row] = frame.select(vector_to_array(array_to_vector(col("numbers"))).alias("back")).collect()
+    assert row.back == [1.0, 2.0]
+
+
 def test_strings_hash_alike_in_every_worker(spark: SparkSession) -> None:
     hashes = spark.sparkContext.parallelize(range(4), 4).map(lambda _number: hash("penstock")).collect()
     assert len(set(hashes)) == 1

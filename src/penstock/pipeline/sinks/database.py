@@ -88,6 +88,11 @@ class Database(ABC):
                 self.execute("ROLLBACK")
             raise
 
+    def cancel(self) -> None:
+        """For another thread: the statement that is being executed fails, unless it is over by then."""
+        with suppress(*self._failures):
+            self._connection.adbc_cancel()
+
     def close(self) -> None:
         with suppress(Exception):
             self._connection.close()

@@ -35,7 +35,7 @@ from penstock.pipeline.sinks.inlet_messages import (
 from penstock.pipeline.sinks.open_batch import OpenBatch
 from penstock.pipeline.sinks.postgres_table import PostgresTable
 from penstock.pipeline.sinks.table_target import TableTarget
-from penstock.pipeline.spark.session import is_on_one_machine
+from penstock.pipeline.spark.session import is_on_one_machine, scratch_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,7 +62,8 @@ class Inlet:
         self._open: OpenBatch | None = None
         self._idle: Database | None = None
         self._closed = False
-        self._directory = Path(tempfile.mkdtemp(prefix="penstock-"))  # closed to other users, as mkdtemp makes them
+        # Closed to other users, as mkdtemp makes them.
+        self._directory = Path(tempfile.mkdtemp(prefix="inlet-", dir=scratch_directory()))
         self.path: str = str(self._directory / "inlet")
         self._listener = socket.socket(socket.AF_UNIX)
         try:
@@ -93,7 +94,7 @@ class Inlet:
         self._listener.close()
         shutil.rmtree(self._directory, ignore_errors=True)
         if self._open is not None:
-            self._open.wait_for_end(_END_S_MAX)
+            self._open.end(_END_S_MAX)
 
     # Visitors, each in a thread of its own
 

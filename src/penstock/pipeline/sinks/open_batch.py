@@ -42,6 +42,7 @@ class OpenBatch:
         self._waiting: queue.Queue[Any] = queue.Queue(_BATCHES_WAITING_MAX)
         self._departure: Departure | None = None
         self._given_up = False
+        self._database: Database | None = None
         self._landing: Landing | None = None
         self._begun = threading.Event()
         self._over = threading.Event()
@@ -74,9 +75,16 @@ class OpenBatch:
         """Rolls back, as soon as PostgreSQL lets the thread look up."""
         self._given_up = True
 
-    def wait_for_end(self, timeout_s: float) -> None:
-        """A thread that a process leaves behind inside the driver's C code may take the process down at its exit."""
-        self._thread.join(timeout_s)
+    def end(self, patience_s: float) -> None:
+        """Waits for the thread, and interrupts it when it does not look up: the table, for one, is locked by somebody.
+
+        A thread that a process leaves behind inside the driver's C code may take the process down at its exit.
+        """
+        self._thread.join(patience_s)
+        database = self._database
+        if self._thread.is_alive() and database is not None:
+            database.cancel()
+            self._thread.join(patience_s)
 
     def _put(self, batch: Any) -> None:
         while True:
@@ -97,6 +105,7 @@ class OpenBatch:
     def _run(self) -> None:
         try:
             with self._connected() as database:
+                self._database = database
                 self._transact(database)
         except _AlreadyThereError:
             pass
@@ -105,6 +114,7 @@ class OpenBatch:
         except Exception as failure:  # nobody else would hear of it
             self._failure = StagingLost(f"{type(failure).__name__} in the batch's transaction: {failure}")
         finally:
+            self._database = None
             self._over.set()
             self._begun.set()
 

@@ -332,6 +332,11 @@ def _connect(gateway: Gateway) -> None:
     SparkContext._ensure_initialized(gateway=connected)
 
 
+def scratch_directory() -> Path | None:
+    """Of this process's local sessions: it is removed however the process ends. None while there is no session."""
+    return None if _running is None else _running.directory
+
+
 def end_jvm() -> None:
     """Ends the processes behind this process's local sessions and waits. No session can be started afterwards."""
     if _running is None:

@@ -14,12 +14,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.pipeline import crash_points
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER
+from penstock.pipeline.sinks import inlet
 from penstock.pipeline.sinks.column_types import arrow_schema
 from penstock.pipeline.sinks.connections import in_driver
 from penstock.pipeline.sinks.errors import Fenced, StagingLost, TableRefused, TableSinkError
@@ -328,6 +330,20 @@ def test_what_is_open_at_the_end_is_rolled_back_and_nothing_is_left(table: Landi
     assert table.rows() == Counter()
     with in_driver(table.target) as database:
         assert table.store.ledger.is_ours(database)
+
+
+def test_a_table_that_is_locked_does_not_keep_a_pipeline_from_ending(
+    table: LandingTable, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inlet, "_END_S_MAX", 0.5)
+    with psycopg.connect(postgres.url) as somebody:
+        somebody.execute(f"LOCK TABLE {table.table} IN ACCESS EXCLUSIVE MODE".encode())
+        table.begin(words(MANY))
+        await_that(lambda: table.sql("SELECT count(*) FROM pg_locks WHERE NOT granted") == [(1,)])
+        table.inlet.close()
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock-batch")]
+        assert table.sql("SELECT count(*) FROM pg_locks WHERE NOT granted") == [(0,)]
+    assert table.rows() == Counter()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,19 @@ def test_what_the_caller_sets_wins() -> None:
     conf = local_conf(settings)
     assert (conf["spark.sql.shuffle.partitions"], conf["spark.ui.enabled"]) == ("7", "true")
     assert cluster_conf(settings)["spark.ui.enabled"] == "true"
+
+
+def test_a_session_for_sql_alone_skips_what_only_programs_use() -> None:
+    skipped = "spark.sql.extensions.test.loadFromCp"
+    assert skipped not in local_conf(SparkSettings(name="p"))
+    assert local_conf(SparkSettings(name="p", functions=False))[skipped] == "false"
+    own_choice = SparkSettings(name="p", functions=False, conf={skipped: "true"})
+    assert local_conf(own_choice)[skipped] == "true"
+
+
+def test_past_jobs_are_kept_for_those_who_can_look_at_them() -> None:
+    assert local_conf(SparkSettings(name="p"))["spark.sql.ui.retainedExecutions"] == "20"
+    assert "spark.sql.ui.retainedExecutions" not in local_conf(SparkSettings(name="p", ui=True))
 
 
 @pytest.mark.parametrize(
@@ -114,14 +128,18 @@ cat > /dev/null
 """
 
 
-def test_an_archive_that_java_dies_of_does_not_break_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = JavaRuntime(tmp_path / "java", 17)
+def install_java(home: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = JavaRuntime(home, 17)
     java.java.parent.mkdir(parents=True)
-    java.java.write_text(FAKE_JAVA)
+    java.java.write_text(program)
     java.java.chmod(0o700)
-    (java.home / "release").write_text('JAVA_VERSION="17.0.1"\n')
-    monkeypatch.setenv("JAVA_HOME", str(java.home))
+    (home / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setenv(java_archive.POLICY_VARIABLE, "use")
+
+
+def test_an_archive_that_java_dies_of_does_not_break_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_java(tmp_path / "java", FAKE_JAVA, monkeypatch)
     archive = an_archive(tmp_path)
     monkeypatch.setattr(java_archive, "archive_path", lambda *_facts: archive)
     settings = SparkSettings(name="p")
@@ -134,3 +152,25 @@ def test_an_archive_that_java_dies_of_does_not_break_a_start(tmp_path: Path, mon
         runtime.zygote.wait(30)  # `end` does not wait long for one that is still importing
     assert runtime.jvm.process.returncode == 0
     assert not runtime.directory.exists()
+
+
+def test_a_java_that_was_started_ahead_and_is_not_needed_does_not_hold_the_command_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a real one does while it starts, it does not look at its standard input.
+    install_java(tmp_path / "java", "#!/bin/sh\nexec sleep 600\n", monkeypatch)
+    session.launch(SparkSettings(name="p"))
+    runtime = session._running
+    assert runtime is not None
+    session.launch(SparkSettings(name="p"))
+    assert session._running is runtime
+    session.end_jvm()
+    assert runtime.jvm.process.returncode == -signal.SIGKILL
+    assert runtime.zygote.returncode is not None
+    assert not runtime.directory.exists()
+    assert session._running is None
+
+
+def test_nothing_is_started_ahead_for_a_cluster() -> None:
+    session.launch(SparkSettings(name="p", master="spark://h:7077"))
+    assert session._running is None

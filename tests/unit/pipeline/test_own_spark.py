@@ -1,0 +1,66 @@
+"""What a declaration means for the Spark that is started for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline import own_spark
+from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
+from penstock.pipeline.failure import PipelineFailed
+from penstock.pipeline.spark.java import JavaMissingError
+from penstock.pipeline.spark.session import SparkSettings
+
+COPY: dict[str, Any] = {"name": "copy", "source": {"topic": "in"}, "sink": {"topic": "out"}}
+
+
+def settings_for(head: PipelineHead, monkeypatch: pytest.MonkeyPatch) -> SparkSettings:
+    asked: list[SparkSettings] = []
+    monkeypatch.setattr(own_spark, "start", asked.append)
+    own_spark.own_spark(head, None)
+    [settings] = asked
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("keys", "functions", "tables"),
+    [
+        ({}, False, False),
+        ({"transform": "SELECT * FROM source"}, False, False),
+        ({"transform": {"python": "m:f"}}, True, False),
+        ({"transform": ["SELECT * FROM source", {"python": "m:f"}]}, True, False),
+        ({"sink": {"python": "m:f"}}, True, False),
+        ({"sink": {"table": "t", "url": "sqlite:///t.db"}}, False, True),
+    ],
+)
+def test_a_session_has_at_hand_what_the_pipeline_uses(
+    keys: dict[str, Any], functions: bool, tables: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for(PipelineSpec.model_validate({**COPY, **keys}), monkeypatch)
+    assert (settings.functions, settings.tables) == (functions, tables)
+
+
+def test_a_program_may_do_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_for(PipelineHead.model_validate({"name": "program"}), monkeypatch)
+    assert (settings.functions, settings.tables) == (True, True)
+
+
+def test_what_starts_ahead_is_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = PipelineSpec.model_validate({**COPY, "spark": {"spark.sql.shuffle.partitions": 3, "spark.ui.enabled": True}})
+    ahead: list[SparkSettings] = []
+    monkeypatch.setattr(own_spark, "launch", ahead.append)
+    own_spark.launch_own_spark(spec, None)
+    assert ahead == [settings_for(spec, monkeypatch)]
+    assert ahead[0].conf == {"spark.sql.shuffle.partitions": "3", "spark.ui.enabled": "true"}
+
+
+def test_a_machine_without_java_is_one_line_and_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launch(_settings: SparkSettings) -> None:
+        raise JavaMissingError("Spark needs Java")
+
+    monkeypatch.setattr(own_spark, "launch", launch)
+    with pytest.raises(PipelineFailed, match="Spark needs Java") as failure:
+        own_spark.launch_own_spark(PipelineSpec.model_validate(COPY), None)
+    assert failure.value.exit_code == ExitCode.MISSING_REQUIREMENT
