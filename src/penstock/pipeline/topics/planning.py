@@ -53,14 +53,24 @@ def divide(
 
 
 def tasks_of(parts: Sequence[OffsetRange], *, together_rows: int) -> list[tuple[OffsetRange, ...]]:
-    """What each task of a micro-batch reads: all of it in one while it is small.
+    """What each task of a micro-batch reads: small parts share one, up to so many rows, and tasks are about alike.
 
     A task costs about as much as reading some ten thousand rows does. Where a few rows are much work, the next batch
     has more of them for it, and is divided.
     """
-    if parts and sum(part.size for part in parts) <= together_rows:
-        return [tuple(parts)]
-    return [(part,) for part in parts]
+    if not together_rows:
+        return [(part,) for part in parts]
+    total = sum(part.size for part in parts)
+    even_share = total / max(1, -(-total // together_rows))
+    tasks: list[list[OffsetRange]] = []
+    rows = 0
+    for part in parts:
+        if not tasks or rows >= even_share or rows + part.size > together_rows:
+            tasks.append([])
+            rows = 0
+        tasks[-1].append(part)
+        rows += part.size
+    return [tuple(task) for task in tasks]
 
 
 def _share(size: int, total: int, count: int) -> int:

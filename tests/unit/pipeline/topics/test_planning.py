@@ -42,6 +42,26 @@ def test_a_small_batch_is_read_by_one_task() -> None:
     assert tasks_of(parts, together_rows=7) == [tuple(parts)]
     assert tasks_of(parts, together_rows=6) == [(piece(0, 0, 3),), (piece(1, 5, 9),)]
     assert tasks_of([], together_rows=7) == []
+    assert tasks_of(parts, together_rows=0) == [(piece(0, 0, 3),), (piece(1, 5, 9),)]
+
+
+def test_many_small_partitions_share_tasks_that_are_about_alike() -> None:
+    parts = [piece(index, 0, 131) for index in range(500)]
+    tasks = tasks_of(parts, together_rows=16_384)
+    assert [sum(part.size for part in task) for task in tasks] == [125 * 131] * 4
+    four = [piece(index, 0, 5_000) for index in range(4)]
+    assert tasks_of(four, together_rows=16_384) == [tuple(four[:2]), tuple(four[2:])]
+    mixed = [piece(0, 0, 100), piece(1, 0, 90_000), piece(2, 0, 100)]
+    assert tasks_of(mixed, together_rows=16_384) == [(part,) for part in mixed]
+
+
+@given(lengths=st.lists(st.integers(1, 500), max_size=40), together_rows=st.integers(0, 1_000))
+def test_tasks_keep_every_part_and_their_order(lengths: list[int], together_rows: int) -> None:
+    parts = [piece(index, 0, length) for index, length in enumerate(lengths)]
+    tasks = tasks_of(parts, together_rows=together_rows)
+    assert [part for task in tasks for part in task] == parts
+    for task in tasks:
+        assert len(task) == 1 or sum(part.size for part in task) <= together_rows
 
 
 @given(
