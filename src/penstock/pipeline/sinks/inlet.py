@@ -63,7 +63,7 @@ class Inlet:
         self._idle: Database | None = None
         self._closed = False
         # Closed to other users, as mkdtemp makes them.
-        self._directory = Path(tempfile.mkdtemp(prefix="inlet-", dir=scratch_directory()))
+        self._directory = Path(tempfile.mkdtemp(prefix="penstock-inlet-", dir=scratch_directory()))
         self.path: str = str(self._directory / "inlet")
         self._listener = socket.socket(socket.AF_UNIX)
         try:

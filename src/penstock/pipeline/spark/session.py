@@ -153,7 +153,7 @@ def _extensions(settings: SparkSettings) -> dict[str, str]:
 def _past_jobs(settings: SparkSettings) -> dict[str, str]:
     """Spark's web pages show the last thousand of everything, and a stream of small batches spends a twentieth of its
     time on sorting them by age."""
-    if settings.ui:
+    if settings.ui or settings.conf.get("spark.ui.enabled") == "true":
         return {}
     return {
         "spark.sql.ui.retainedExecutions": "20",

@@ -38,7 +38,8 @@ def test_a_session_for_sql_alone_skips_what_only_programs_use() -> None:
 
 def test_past_jobs_are_kept_for_those_who_can_look_at_them() -> None:
     assert local_conf(SparkSettings(name="p"))["spark.sql.ui.retainedExecutions"] == "20"
-    assert "spark.sql.ui.retainedExecutions" not in local_conf(SparkSettings(name="p", ui=True))
+    for looked_at in (SparkSettings(name="p", ui=True), SparkSettings(name="p", conf={"spark.ui.enabled": "true"})):
+        assert "spark.sql.ui.retainedExecutions" not in local_conf(looked_at)
 
 
 @pytest.mark.parametrize(
