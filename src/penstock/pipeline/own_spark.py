@@ -38,7 +38,10 @@ def own_spark(head: PipelineHead, master: str | None) -> SparkSession:
 
 
 def _settings(head: PipelineHead, master: str | None) -> SparkSettings:
-    settings = SparkSettings(name=head.name, master=master, log_level="OFF", conf=conf_of(head))
+    conf = conf_of(head)
+    # On this machine the driver's heap is an option of the JVM, and Spark's own setting comes too late for it.
+    memory = conf.get("spark.driver.memory")
+    settings = SparkSettings(name=head.name, master=master, log_level="OFF", driver_memory=memory, conf=conf)
     if not isinstance(head, PipelineSpec):
         return settings  # of a program, whose code may do anything
     return replace(settings, functions=head.calls_functions, tables=isinstance(head.sink, TableSink))

@@ -56,6 +56,12 @@ def test_what_starts_ahead_is_what_is_waited_for(monkeypatch: pytest.MonkeyPatch
     assert ahead[0].conf == {"spark.sql.shuffle.partitions": "3", "spark.ui.enabled": "true"}
 
 
+def test_the_memory_that_a_pipeline_asks_for_is_the_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = PipelineSpec.model_validate({**COPY, "spark": {"spark.driver.memory": "6g"}})
+    assert settings_for(asks, monkeypatch).driver_memory == "6g"
+    assert settings_for(PipelineSpec.model_validate(COPY), monkeypatch).driver_memory is None
+
+
 def test_a_machine_without_java_is_one_line_and_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def launch(_settings: SparkSettings) -> None:
         raise JavaMissingError("Spark needs Java")
