@@ -122,6 +122,7 @@ def _run_file(file: Path, settings: RunSettings) -> None:
 def _run_in_own_spark(pipeline: PipelineFile, settings: RunSettings) -> None:
     from penstock.pipeline.own_spark import launch_own_spark
 
+    # Before the imports that follow: they take as long as a tenth of Java's start, which goes on meanwhile.
     launch_own_spark(pipeline.spec, settings.master)
     from penstock.pipeline.api import PipelinePlan
     from penstock.pipeline.job import check_brokers, open_session, run_pipeline
