@@ -215,7 +215,8 @@ class _LocalRuntime:
             self.zygote.kill()
             self.zygote.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
-        java_archive.make_in_background(self.archive)
+        if self.is_used:  # a start that was refused leaves no work behind
+            java_archive.make_in_background(self.archive)
 
 
 def _start_local(settings: SparkSettings) -> SparkSession:

@@ -160,6 +160,8 @@ def test_a_java_that_was_started_ahead_and_is_not_needed_does_not_hold_the_comma
 ) -> None:
     # As a real one does while it starts, it does not look at its standard input.
     install_java(tmp_path / "java", "#!/bin/sh\nexec sleep 600\n", monkeypatch)
+    made: list[Path] = []
+    monkeypatch.setattr(java_archive, "make_in_background", made.append)
     session.launch(SparkSettings(name="p"))
     runtime = session._running
     assert runtime is not None
@@ -167,6 +169,7 @@ def test_a_java_that_was_started_ahead_and_is_not_needed_does_not_hold_the_comma
     assert session._running is runtime
     session.end_jvm()
     assert runtime.jvm.process.returncode == -signal.SIGKILL
+    assert made == []
     assert runtime.zygote.returncode is not None
     assert not runtime.directory.exists()
     assert session._running is None
