@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from penstock.client.admin import Admin
     from penstock.client.consumer import Consumer
-    from penstock.client.deduplication import Deduplicated
-    from penstock.client.delivery import HandlerError
-    from penstock.client.kafka_transaction import KafkaTransaction
+    from penstock.client.delivery.deduplication import Deduplicated
+    from penstock.client.delivery.kafka_transaction import KafkaTransaction
+    from penstock.client.delivery.loop import HandlerError
+    from penstock.client.delivery.postgres_store import PostgresStore
+    from penstock.client.delivery.sqlite_store import SQLiteStore
     from penstock.client.partitioners import Hash, RoundRobin
-    from penstock.client.postgres_store import PostgresStore
     from penstock.client.producer import Producer
-    from penstock.client.records import Record, RecordMetadata, TopicPartition
-    from penstock.client.sqlite_store import SQLiteStore
+    from penstock.client.records import Record, RecordMetadata
+    from penstock.core.ids import TopicPartition
     from penstock.pipeline.api import Pipeline
     from penstock.pipeline.declaration.spec_errors import InvalidPipeline
     from penstock.pipeline.endpoints import Console, Files, PythonSink, Table, Topic
@@ -47,23 +48,23 @@ _HOMES: Final = {
     "Admin": "client.admin",
     "Console": "pipeline.endpoints",
     "Consumer": "client.consumer",
-    "Deduplicated": "client.deduplication",
+    "Deduplicated": "client.delivery.deduplication",
     "Files": "pipeline.endpoints",
-    "HandlerError": "client.delivery",
+    "HandlerError": "client.delivery.loop",
     "Hash": "client.partitioners",
     "InvalidPipeline": "pipeline.declaration.spec_errors",
-    "KafkaTransaction": "client.kafka_transaction",
+    "KafkaTransaction": "client.delivery.kafka_transaction",
     "Pipeline": "pipeline.api",
-    "PostgresStore": "client.postgres_store",
+    "PostgresStore": "client.delivery.postgres_store",
     "Producer": "client.producer",
     "PythonSink": "pipeline.endpoints",
     "Record": "client.records",
     "RecordMetadata": "client.records",
     "RoundRobin": "client.partitioners",
-    "SQLiteStore": "client.sqlite_store",
+    "SQLiteStore": "client.delivery.sqlite_store",
     "Table": "pipeline.endpoints",
     "Topic": "pipeline.endpoints",
-    "TopicPartition": "client.records",
+    "TopicPartition": "core.ids",
 }
 _EXTRAS: Final = ("pydantic", "pyspark", "yaml")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.client.records import TopicPartition
-from penstock.client.wire import Pending
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.errors import DataLossError
 from penstock.pipeline.topics.options import SourceOptions, read_batch_options
 from penstock.pipeline.topics.planning import OffsetRange
 from penstock.pipeline.topics.range_reader import read_range, read_ranges
+from penstock.wire.client import Pending
 from tests.conftest import RunningBroker
 from tests.pipeline.topic_feed import TopicFeed
 

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from penstock.coordinator.consumer_group_changes import MemberState
 from penstock.coordinator.consumer_group_messages import ConsumerGroupSettings
 from penstock.coordinator.consumer_group_state import GroupPhase
-from penstock.coordinator.topic_partitions import Topic, TopicPartition
+from penstock.coordinator.topic_partitions import Topic
+from penstock.core.ids import TopicIdPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.unit.coordinator.consumer_group_harness import (
     SESSION_MS,
@@ -133,7 +134,7 @@ class GroupUnderStress(RuleBasedStateMachine):
         current = self.broker.group._state.current(member.member_id)
         if member.member_id not in self.broker.member_ids or epoch == current.member_epoch:
             return
-        owned = frozenset() if owns_nothing else frozenset([TopicPartition(topic_id("elsewhere"), 0)])
+        owned = frozenset() if owns_nothing else frozenset([TopicIdPartition(topic_id("elsewhere"), 0)])
         if epoch == current.previous_member_epoch and owns_nothing:
             return
         described = self.broker.group.describe()
@@ -250,7 +251,7 @@ class GroupUnderStress(RuleBasedStateMachine):
     def everything_is_owned_once_by_a_subscriber(self) -> None:
         subscribed = {name for member in self.members for name in member.topic_names}
         existing = {
-            TopicPartition(topic.topic_id, index)
+            TopicIdPartition(topic.topic_id, index)
             for name, topic in self.broker.catalogue.items()
             if name in subscribed
             for index in range(topic.partition_count)

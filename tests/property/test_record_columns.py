@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.client.partitioners import murmur2
+from penstock.columns.binary_columns import binary_column
+from penstock.columns.decoding import COLUMNS_WITH_HEADERS, ColumnLimits, RecordColumns
+from penstock.columns.decoding_kernels import MILLISECONDS_MAX, MILLISECONDS_MIN
+from penstock.columns.encoding import BatchLimits, ColumnEncoder
+from penstock.columns.partitioning import ColumnPartitioner
 from penstock.core.errors import ProtocolError
-from penstock.protocol.binary_columns import binary_column
-from penstock.protocol.column_encoding import BatchLimits, ColumnEncoder
 from penstock.protocol.compression import Compression
-from penstock.protocol.partitioning import ColumnPartitioner
 from penstock.protocol.record_batch import CRC_START, HEADER, HEADER_BYTES, TIMESTAMP_TYPE_FLAG, assign, parse_header
-from penstock.protocol.record_columns import COLUMNS_WITH_HEADERS, ColumnLimits, RecordColumns
 from penstock.protocol.record_encoding import NewRecord, encode_batch
-from penstock.protocol.record_kernels import MILLISECONDS_MAX, MILLISECONDS_MIN
 from penstock.protocol.records import Record, read_records
 
 BYTES_MAX = 1 << 20

@@ -16,15 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.coordinator.records.codec import CoordinatorRecord
 from penstock.coordinator.records.transaction_log import record_of, tombstone_of, transaction_in
-from penstock.coordinator.transaction import (
-    EPOCH_MAX,
-    ProducerIdentity,
-    ProtocolLevel,
-    TopicPartition,
-    Transaction,
-    TransactionState,
-)
+from penstock.coordinator.transaction import EPOCH_MAX, ProtocolLevel, Transaction, TransactionState
 from penstock.coordinator.transactions import Change, Transactions
+from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 TRANSACTIONAL_ID = "copy"

@@ -23,7 +23,7 @@ from typing import Final, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.client.broker_process import BrokerProcess, BrokerProcessError, WithParent
+from penstock.client.local_broker.process import BrokerProcess, BrokerProcessError, WithParent
 from penstock.testing import Broker
 from tests.robustness.crash_clients import FORGETTING, IDEMPOTENT, REPEATING, LiveReader, Load, read_all
 from tests.robustness.crash_disk import active_segment, log_end, tear_tail

@@ -15,7 +15,7 @@ from threading import Timer
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from penstock.client.broker_process import BrokerProcessError
+from penstock.client.local_broker.process import BrokerProcessError
 from penstock.core.exit_codes import ExitCode
 from penstock.protocol.definitions.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from penstock.protocol.definitions.delete_records import (

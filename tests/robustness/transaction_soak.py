@@ -23,7 +23,7 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.client.broker_process import BrokerProcessError
+from penstock.client.local_broker.process import BrokerProcessError
 from penstock.testing import Broker
 from tests.robustness.crash_disk import open_producers
 from tests.robustness.cutting_proxy import CUT_REQUESTS, Cut, CuttingProxy

@@ -15,11 +15,12 @@ from penstock.bench.errors import MeasurementError
 from penstock.bench.measurement import Workbench
 from penstock.bench.peers import PENSTOCK, Contestant
 from penstock.bench.sizes import Sizes
-from penstock.bench.spark_orders import Drained, Engine, Guarantee, Orders, Pace, Query
+from penstock.bench.spark_orders import Drained, Engine, Orders, Pace, Query
 from penstock.bench.spark_process import SparkProcess, driver_command
 from penstock.bench.spark_tables import create_table, rows_of, running_database
 from penstock.bench.spark_topics import committed_rows, fill
 from penstock.bench.topics import create_topic
+from penstock.core.guarantee import Guarantee
 
 # The first micro-batch of a query also starts processes; with several, it does not decide alone.
 _BATCHES = 4

@@ -9,9 +9,9 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
-Guarantee = Literal["at_least_once", "exactly_once"]
+from penstock.core.guarantee import Guarantee
 
 
 class Engine(StrEnum):

@@ -23,8 +23,8 @@ from typing import Final
 import uvloop
 
 from penstock.broker.housekeeping import Housekeeping
+from penstock.broker.network.server import Server
 from penstock.broker.node import Node, log_config
-from penstock.broker.server import Server
 from penstock.core.exit_codes import ExitCode
 from penstock.core.ids import TopicName
 from penstock.log.config import LogConfig

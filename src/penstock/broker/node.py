@@ -45,8 +45,8 @@ from penstock.metadata.topics import TRANSACTION_STATE_TOPIC
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
-    from penstock.broker.group_coordinator import GroupCoordinator
-    from penstock.broker.transaction_coordinator import TransactionCoordinator
+    from penstock.broker.groups.coordinator import GroupCoordinator
+    from penstock.broker.transactions.coordinator import TransactionCoordinator
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Node:
     def groups(self) -> GroupCoordinator:
         """Built when the first client asks for a group, so that a broker without any starts without its code."""
         if self._groups is None:
-            from penstock.broker.group_coordinator import GroupCoordinator
+            from penstock.broker.groups.coordinator import GroupCoordinator
 
             self._groups = GroupCoordinator(self)
         return self._groups
@@ -105,7 +105,7 @@ class Node:
     def transactions(self) -> TransactionCoordinator:
         """Built when the first client asks for a transaction, or an earlier one may be unfinished."""
         if self._transactions is None:
-            from penstock.broker.transaction_coordinator import TransactionCoordinator
+            from penstock.broker.transactions.coordinator import TransactionCoordinator
 
             self._transactions = TransactionCoordinator(self)
         return self._transactions

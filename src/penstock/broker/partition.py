@@ -25,7 +25,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import BatchHeader
 
 if TYPE_CHECKING:
-    from penstock.coordinator.transaction import ProducerIdentity
+    from penstock.core.ids import ProducerIdentity
 
 logger = logging.getLogger(__name__)
 

@@ -83,14 +83,8 @@ def _options_before_the_command(
 
 def run_app(words: list[str]) -> int:
     """Returns the exit code; failures that people can cause are raised as CommandError."""
-    from penstock.client.broker_process import BrokerProcessError
-    from penstock.client.errors import (
-        BrokerUnreachable,
-        ClientError,
-        InvalidClientSetting,
-        UnknownGroup,
-        UnknownTopic,
-    )
+    from penstock.client.local_broker.process import BrokerProcessError
+    from penstock.core.errors import BrokerUnreachable, ClientError, InvalidClientSetting, UnknownGroup, UnknownTopic
 
     command = typer.main.get_command(_build())
     # SIGTERM leaves a command as ctrl-C does: groups are left, offsets committed, an embedded broker released.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from penstock.cli.command_error import CommandError, usage_error
-from penstock.client.addresses import DEFAULT_DATA_DIR, DEFAULT_PORT, host_port_text, parse_host_port
+from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_PORT, host_port_text, parse_host_port
 
 _DIRECTORY_NAMES: Final = frozenset({"log.dir", "log.dirs"})
 _EXAMPLES: Final = """\
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a broker setting by Kafka's name; may be repeated, and overrides the file",
     )
     parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
-    # For those who start brokers for others: see penstock.client.broker_process.
+    # For those who start brokers for others: see penstock.client.local_broker.process.
     parser.add_argument("--exit-with-stdin", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--exit-when-unused", type=Path, metavar="LOCK", help=argparse.SUPPRESS)
     return parser

@@ -13,8 +13,8 @@ from typing import Any
 
 from penstock.cli.assignments import parse_assignments
 from penstock.cli.command_error import usage_error
-from penstock.client.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
-from penstock.client.bootstrap import embedded_broker, require_listener
+from penstock.client.local_broker.bootstrap import embedded_broker, require_listener
+from penstock.core.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
 
 
 @contextlib.contextmanager

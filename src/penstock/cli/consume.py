@@ -24,7 +24,8 @@ from penstock.cli.progress import RecordCounter
 from penstock.cli.record_format import Writer, compile_format, write_json
 from penstock.cli.start_offsets import partitions_of, start_offsets
 from penstock.cli.start_position import Beginning, End, Range, parse_range
-from penstock.client.errors import BrokerUnreachable, ClientError, from_kafka_error
+from penstock.client.errors import from_kafka_error
+from penstock.core.errors import BrokerUnreachable, ClientError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -33,7 +33,7 @@ from penstock.cli.offset_reset import (
 )
 from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
 from penstock.client.admin import Admin
-from penstock.client.errors import ClientError, GroupNotEmpty, UnknownGroup
+from penstock.core.errors import ClientError, GroupNotEmpty, UnknownGroup
 
 GroupsArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", show_default=False)]
 GroupArgument = Annotated[str | None, typer.Argument(metavar="GROUP", show_default=False)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.client.groups import GroupDescription, GroupMember, PartitionProgress
-from penstock.client.records import TopicPartition
+from penstock.core.ids import TopicPartition
 
 _NOTHING: Final = "-"
 

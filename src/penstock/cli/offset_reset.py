@@ -17,8 +17,8 @@ from typing import Final, Literal
 
 from penstock.cli.command_error import usage_error
 from penstock.client.admin import Admin, unknown_topic
-from penstock.client.errors import UnknownTopic
-from penstock.client.records import TopicPartition
+from penstock.core.errors import UnknownTopic
+from penstock.core.ids import TopicPartition
 
 _DURATION: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?", re.ASCII

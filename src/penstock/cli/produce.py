@@ -23,7 +23,8 @@ from penstock.cli.escapes import delimiter
 from penstock.cli.options import BootstrapServer, ClientProperties, examples
 from penstock.cli.progress import RecordCounter
 from penstock.cli.record_input import RecordInput, split_stream
-from penstock.client.errors import BrokerUnreachable, ClientError, UnknownTopic, from_kafka_error
+from penstock.client.errors import from_kafka_error
+from penstock.core.errors import BrokerUnreachable, ClientError, UnknownTopic
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

@@ -103,7 +103,7 @@ def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
 
 
 def _run_file(file: Path, settings: RunSettings) -> None:
-    from penstock.client.addresses import DEFAULT_DATA_DIR
+    from penstock.core.addresses import DEFAULT_DATA_DIR
     from penstock.pipeline.declaration.spec_file import load_pipeline
     from penstock.pipeline.engine.client import find_engine
     from penstock.pipeline.engine.hosting import can_be_hosted
@@ -144,7 +144,7 @@ def _check_sql(pipeline: PipelineFile, spark: Any) -> None:
 
 
 def _run_in_engine(pipeline: PipelineFile, settings: RunSettings) -> None:
-    from penstock.client.addresses import DEFAULT_DATA_DIR
+    from penstock.core.addresses import DEFAULT_DATA_DIR
     from penstock.pipeline.declaration.spec_errors import InvalidPipeline
     from penstock.pipeline.engine.client import run_in_engine
     from penstock.pipeline.engine.hosting import packed, packed_settings

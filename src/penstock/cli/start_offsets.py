@@ -8,7 +8,8 @@ from typing import Any, Final
 from penstock.cli.command_error import CommandError
 from penstock.cli.start_position import Absolute, AtTime, Beginning, End, Start, Tail
 from penstock.client.admin import unknown_topic
-from penstock.client.errors import UnknownTopic, from_kafka_error
+from penstock.client.errors import from_kafka_error
+from penstock.core.errors import UnknownTopic
 from penstock.core.exit_codes import ExitCode
 
 _TIMEOUT_S: Final = 10.0

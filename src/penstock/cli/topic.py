@@ -16,7 +16,7 @@ from penstock.cli.command_error import usage_error
 from penstock.cli.connection import connected
 from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
 from penstock.client.admin import Admin, TopicDescription, unknown_topic
-from penstock.client.errors import TopicExists, UnknownTopic
+from penstock.core.errors import TopicExists, UnknownTopic
 
 TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)]
 TopicsArgument = Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", show_default=False)]

@@ -19,11 +19,11 @@ import typer
 from penstock.cli.assignments import parse_assignments
 from penstock.cli.command_error import CommandError
 from penstock.cli.options import AsJson, examples
-from penstock.client.addresses import DEFAULT_DATA_DIR, DEFAULT_PORT
+from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_PORT
 from penstock.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from penstock.client.broker_process import BrokerProcess
+    from penstock.client.local_broker.process import BrokerProcess
 
 EPILOG: Final = examples(
     "penstock up                                     then, beside it: penstock run revenue.yaml",
@@ -47,7 +47,7 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Run a broker and an engine that hosts pipelines, until ctrl-C."""
-    from penstock.client.broker_process import BrokerProcess, WithParent
+    from penstock.client.local_broker.process import BrokerProcess, WithParent
 
     stop = threading.Event()
     before = {number: signal.signal(number, _asking(stop)) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -14,17 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from penstock.client.assignment import native
-from penstock.client.errors import (
-    ClientError,
-    CommitRefused,
-    GroupNotEmpty,
-    UnknownGroup,
-    UnknownTopic,
-    from_kafka_error,
-)
+from penstock.client.errors import from_kafka_error
 from penstock.client.groups import GroupDescription, GroupListing, GroupMember, PartitionProgress, progress_of
-from penstock.client.records import TopicPartition
 from penstock.client.settings import admin_settings
+from penstock.core.errors import ClientError, CommitRefused, GroupNotEmpty, UnknownGroup, UnknownTopic
+from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

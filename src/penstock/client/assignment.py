@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from penstock.client.records import TopicPartition
+from penstock.core.ids import TopicPartition
 
 OnPartitions = Callable[[list[TopicPartition]], object]
 StartingOffsets = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int]]

@@ -17,17 +17,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.client.assignment import Assignment, OnPartitions, StartingOffsets, native, seek_patiently
-from penstock.client.errors import ClientError, DeserializationError, InvalidClientSetting, NoOffset, from_kafka_error
+from penstock.client.errors import from_kafka_error
 from penstock.client.offset_commits import OffsetCommits, OnCommit
 from penstock.client.record_reading import RecordReader, no_offset, partition_of, problem_of
-from penstock.client.records import Record, TopicPartition, next_offsets
+from penstock.client.records import Record, next_offsets
 from penstock.client.serializers import Deserializer, Format, deserializer
 from penstock.client.settings import consumer_settings, is_cooperative
+from penstock.core.errors import ClientError, DeserializationError, InvalidClientSetting, NoOffset
+from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from penstock.client.delivery import Guarantee, Handler, Store
+    from penstock.client.delivery.loop import Handler, Store
+    from penstock.core.guarantee import Guarantee
 
 _DEFAULT_POLL_S: Final = 1.0
 _STOP_CHECK_S: Final = 0.1
@@ -156,7 +159,7 @@ class Consumer:
         The handler gets a record, or with `batch=True` a list of them; under `exactly_once` also the store's open
         transaction. Returns how many records were handled, after `stop`, or when none came for `stop_when_idle_s`.
         """
-        from penstock.client.delivery import run
+        from penstock.client.delivery.loop import run
 
         try:
             return run(self, handler, guarantee, store, batch=batch, stop_when_idle_s=stop_when_idle_s)

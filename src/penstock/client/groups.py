@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.client.records import TopicPartition
+from penstock.core.ids import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.assignment import native
-from penstock.client.errors import ClientError, CommitRefused, from_kafka_error
-from penstock.client.records import TopicPartition
+from penstock.client.errors import from_kafka_error
+from penstock.core.errors import ClientError, CommitRefused
+from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -21,20 +21,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.client.assignment import native
-from penstock.client.errors import (
+from penstock.client.errors import from_kafka_error
+from penstock.client.partitioners import Hash, Partitioner
+from penstock.client.records import RecordMetadata
+from penstock.client.serializers import Format, Serializer, serializer
+from penstock.client.settings import producer_settings
+from penstock.client.topic_partitioning import TopicPartitioning
+from penstock.core.errors import (
     BrokerUnreachable,
     BufferFull,
     ClientError,
     SerializationError,
     TransactionAborted,
     TransactionOutcomeUnknown,
-    from_kafka_error,
 )
-from penstock.client.partitioners import Hash, Partitioner
-from penstock.client.records import RecordMetadata, TopicPartition
-from penstock.client.serializers import Format, Serializer, serializer
-from penstock.client.settings import producer_settings
-from penstock.client.topic_partitioning import TopicPartitioning
+from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

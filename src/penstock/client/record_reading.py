@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.client.errors import ClientError, DeserializationError, NoOffset, from_kafka_error
-from penstock.client.records import Record, TopicPartition
+from penstock.client.errors import from_kafka_error
+from penstock.client.records import Record
 from penstock.client.serializers import Deserializer
+from penstock.core.errors import ClientError, DeserializationError, NoOffset
+from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

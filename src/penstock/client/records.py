@@ -10,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"topic '{self.topic}' partition {self.partition}"
+from penstock.core.ids import TopicPartition
 
 
 class RecordMetadata(NamedTuple):

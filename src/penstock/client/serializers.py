@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from penstock.client.errors import InvalidClientSetting
+from penstock.core.errors import InvalidClientSetting
 
 Serializer = Callable[[Any], bytes]
 Deserializer = Callable[[bytes], Any]

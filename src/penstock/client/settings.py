@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.client.addresses import parse_bootstrap_servers
-from penstock.client.errors import InvalidClientSetting
 from penstock.client.setting_definitions import (
     ADMIN,
     ASSIGNORS,
@@ -24,6 +22,8 @@ from penstock.client.setting_definitions import (
     PRODUCER,
     Definition,
 )
+from penstock.core.addresses import parse_bootstrap_servers
+from penstock.core.errors import InvalidClientSetting
 
 
 @dataclass(frozen=True, slots=True)

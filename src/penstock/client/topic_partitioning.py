@@ -11,8 +11,9 @@ from __future__ import annotations
 import time
 from typing import Any, Final, NamedTuple
 
-from penstock.client.errors import ClientError, UnknownTopic, from_kafka_error
+from penstock.client.errors import from_kafka_error
 from penstock.client.partitioners import Partitioner, RoundRobin
+from penstock.core.errors import ClientError, UnknownTopic
 
 _NEW_TOPIC_WAIT_S: Final = 0.1
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from penstock.coordinator.topic_partitions import TopicPartition
+from penstock.core.ids import TopicIdPartition
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
@@ -26,11 +26,11 @@ class AssignableMember:
     member_id: str
     instance_id: str | None
     topic_ids: frozenset[bytes]
-    assigned: frozenset[TopicPartition]
+    assigned: frozenset[TopicIdPartition]
     """What the assignment before gave this member."""
 
 
-Assignment: TypeAlias = dict[str, frozenset[TopicPartition]]
+Assignment: TypeAlias = dict[str, frozenset[TopicIdPartition]]
 Assignor: TypeAlias = Callable[[Sequence[AssignableMember], Mapping[bytes, int]], Assignment]
 """Members and the partition counts of all topics they subscribe to -> the partitions of each member, by member id."""
 
@@ -45,7 +45,7 @@ def assign_range(members: Sequence[AssignableMember], partition_counts: Mapping[
     equal partitions of co-partitioned topics together.
     """
     ordered = _in_order(members)
-    assigned: dict[str, list[TopicPartition]] = {member.member_id: [] for member in ordered}
+    assigned: dict[str, list[TopicIdPartition]] = {member.member_id: [] for member in ordered}
     for topic_id, partition_count in sorted(partition_counts.items()):
         subscribers = [member for member in ordered if topic_id in member.topic_ids]
         if not subscribers:
@@ -53,7 +53,7 @@ def assign_range(members: Sequence[AssignableMember], partition_counts: Mapping[
         share = -(-partition_count // len(subscribers))
         for position, member in enumerate(subscribers):
             taken = range(position * share, min((position + 1) * share, partition_count))
-            assigned[member.member_id].extend(TopicPartition(topic_id, partition) for partition in taken)
+            assigned[member.member_id].extend(TopicIdPartition(topic_id, partition) for partition in taken)
     return {member_id: frozenset(partitions) for member_id, partitions in assigned.items()}
 
 
@@ -92,7 +92,7 @@ class _Sharing:
         # Per member and topic: partitions kept from before, and partitions that this round brought.
         self._kept: list[dict[bytes, list[int]]] = [{} for _ in members]
         self._fresh: list[dict[bytes, list[int]]] = [{} for _ in members]
-        self._owned: set[TopicPartition] = set()
+        self._owned: set[TopicIdPartition] = set()
         # Members of equal subscriptions can receive the same partitions, so chains are sought among these classes:
         # most groups have one.
         classes: dict[frozenset[bytes], list[int]] = {}
@@ -176,7 +176,7 @@ class _Sharing:
     def assignment(self) -> Assignment:
         return {
             member.member_id: frozenset(
-                TopicPartition(topic_id, partition)
+                TopicIdPartition(topic_id, partition)
                 for held in (self._kept[index], self._fresh[index])
                 for topic_id, partitions in held.items()
                 for partition in partitions

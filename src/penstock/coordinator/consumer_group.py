@@ -47,7 +47,8 @@ from penstock.coordinator.consumer_group_state import ConsumerGroupState, GroupP
 from penstock.coordinator.consumer_group_subscriptions import Subscriptions
 from penstock.coordinator.member_deadlines import MemberDeadlines
 from penstock.coordinator.reconciliation import reconcile
-from penstock.coordinator.topic_partitions import TopicCatalogue, TopicPartition, by_topic
+from penstock.coordinator.topic_partitions import TopicCatalogue, by_topic
+from penstock.core.ids import TopicIdPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 _EPOCH_ONLY_COMMITS_SINCE: Final = 9  # OffsetCommit: what came before has generations, and no word for a stale epoch
@@ -262,7 +263,7 @@ class ConsumerGroup:
         before = self._state.current(member_id)
         owners = self._state.owners
 
-        def is_taken(partition: TopicPartition) -> bool:
+        def is_taken(partition: TopicIdPartition) -> bool:
             return owners.get(partition, member_id) != member_id
 
         current = reconcile(
@@ -317,7 +318,7 @@ class ConsumerGroup:
 
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, member_epoch: int, *, api_version: int, transactional: bool
-    ) -> frozenset[TopicPartition] | None:
+    ) -> frozenset[TopicIdPartition] | None:
         """None if the member may commit any offset, else the partitions for which it may (KIP-1251).
 
         For the others the answer is STALE_MEMBER_EPOCH. Raises BrokerError where nothing may be committed.

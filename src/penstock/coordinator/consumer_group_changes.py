@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from penstock.coordinator.topic_partitions import TopicPartition
+from penstock.core.ids import TopicIdPartition
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -61,8 +61,8 @@ class CurrentAssignment:
     member_epoch: int = JOIN_EPOCH
     previous_member_epoch: int = JOIN_EPOCH
     state: MemberState = MemberState.STABLE
-    assigned: Mapping[TopicPartition, int] = field(default_factory=dict)
-    pending_revocation: Mapping[TopicPartition, int] = field(default_factory=dict)
+    assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)
+    pending_revocation: Mapping[TopicIdPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class TargetAssignmentChanged:
     """ConsumerGroupTargetAssignmentMember, key 7."""
 
     member_id: str
-    value: frozenset[TopicPartition] | None
+    value: frozenset[TopicIdPartition] | None
 
 
 @dataclass(frozen=True, slots=True)

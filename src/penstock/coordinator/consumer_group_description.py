@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from penstock.coordinator.consumer_group_changes import MemberMetadata
 from penstock.coordinator.consumer_group_state import ConsumerGroupState, GroupPhase
-from penstock.coordinator.topic_partitions import TopicPartition, by_topic
+from penstock.coordinator.topic_partitions import by_topic
+from penstock.core.ids import TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class DescribedGroup:
 def described_group(
     group_id: str, state: ConsumerGroupState, assignor_name: str, topic_names: Mapping[bytes, str]
 ) -> DescribedGroup:
-    def described(partitions: Iterable[TopicPartition]) -> tuple[DescribedTopicPartitions, ...]:
+    def described(partitions: Iterable[TopicIdPartition]) -> tuple[DescribedTopicPartitions, ...]:
         return tuple(
             DescribedTopicPartitions(topic_id, topic_names[topic_id], indexes)
             for topic_id, indexes in by_topic(partitions)

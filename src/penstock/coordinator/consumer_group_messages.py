@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.coordinator.consumer_group_changes import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, MemberMetadata
-from penstock.coordinator.topic_partitions import PartitionsByTopic, TopicPartition
+from penstock.coordinator.topic_partitions import PartitionsByTopic
+from penstock.core.ids import TopicIdPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 NOT_GIVEN_MS: Final = -1
@@ -39,7 +40,7 @@ class Heartbeat:
     subscribed_topic_names: tuple[str, ...] | None = None
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
-    owned_partitions: frozenset[TopicPartition] | None = None
+    owned_partitions: frozenset[TopicIdPartition] | None = None
     client_id: str = ""
     client_host: str = ""
 

@@ -26,9 +26,9 @@ from penstock.coordinator.consumer_group_changes import (
     TargetEpoch,
     TargetEpochChanged,
 )
-from penstock.coordinator.topic_partitions import TopicPartition
+from penstock.core.ids import TopicIdPartition
 
-_NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
+_NO_PARTITIONS: Final[frozenset[TopicIdPartition]] = frozenset()
 _NOT_STARTED: Final = CurrentAssignment()
 
 
@@ -48,14 +48,14 @@ class ConsumerGroupState:
         self.members: dict[str, MemberMetadata] = {}
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
-        self.owners: dict[TopicPartition, str] = {}
+        self.owners: dict[TopicIdPartition, str] = {}
         self._current: dict[str, CurrentAssignment] = {}
-        self._targets: dict[str, frozenset[TopicPartition]] = {}
+        self._targets: dict[str, frozenset[TopicIdPartition]] = {}
 
     def current(self, member_id: str) -> CurrentAssignment:
         return self._current.get(member_id, _NOT_STARTED)
 
-    def target_of(self, member_id: str) -> frozenset[TopicPartition]:
+    def target_of(self, member_id: str) -> frozenset[TopicIdPartition]:
         return self._targets.get(member_id, _NO_PARTITIONS)
 
     @property

@@ -18,14 +18,10 @@ from typing import Final, NamedTuple
 
 from penstock.coordinator.records.codec import CoordinatorRecord
 from penstock.coordinator.records.offset_commit import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
+from penstock.core.ids import TopicPartition
 
 NO_EXPIRY: Final = -1
 NO_TOPIC_ID: Final = bytes(16)
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.coordinator.consumer_group_changes import CurrentAssignment, MemberState
-from penstock.coordinator.topic_partitions import TopicPartition
+from penstock.core.ids import TopicIdPartition
 
 
 def reconcile(
     current: CurrentAssignment,
-    target: frozenset[TopicPartition],
+    target: frozenset[TopicIdPartition],
     target_epoch: int,
-    owned: frozenset[TopicPartition] | None,
-    is_taken: Callable[[TopicPartition], bool],
+    owned: frozenset[TopicIdPartition] | None,
+    is_taken: Callable[[TopicIdPartition], bool],
 ) -> CurrentAssignment:
     """The member's next step, which may be none.
 
@@ -50,6 +50,6 @@ def reconcile(
     )
 
 
-def _still_owns(owned: frozenset[TopicPartition] | None, partitions: Mapping[TopicPartition, int]) -> bool:
+def _still_owns(owned: frozenset[TopicIdPartition] | None, partitions: Mapping[TopicIdPartition, int]) -> bool:
     """A member that reports nothing owns what it owned."""
     return bool(partitions) and (owned is None or not owned.isdisjoint(partitions))

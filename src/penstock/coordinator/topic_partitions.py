@@ -1,6 +1,6 @@
 """Topics and partitions as groups see them: a partition by its topic's id, a topic by what an assignment needs of it.
 
-Partitions are kept flat, as sets of `TopicPartition`, because that is what reconciling compares; messages and records
+Partitions are kept flat, as sets of `TopicIdPartition`, because that is what reconciling compares; messages and records
 list them by topic, which is what `by_topic` is for.
 """
 
@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-
-class TopicPartition(NamedTuple):
-    topic_id: bytes
-    partition: int
+from penstock.core.ids import TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ TopicCatalogue: TypeAlias = Mapping[str, Topic]
 PartitionsByTopic: TypeAlias = tuple[tuple[bytes, tuple[int, ...]], ...]
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> PartitionsByTopic:
+def by_topic(partitions: Iterable[TopicIdPartition]) -> PartitionsByTopic:
     """One entry per topic, topics and partitions in order."""
     grouped: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(partitions):

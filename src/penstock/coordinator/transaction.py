@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
-from penstock.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from penstock.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity, TopicPartition
 
 EPOCH_MAX: Final = (1 << 15) - 1
 NO_START: Final = -1
@@ -57,16 +57,6 @@ class ProtocolLevel(IntEnum):
 
     CLASSIC = 0
     EPOCH_PER_TRANSACTION = 2  # KIP-890: partitions join with their first batch, the epoch is bumped at every end
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-
-class ProducerIdentity(NamedTuple):
-    producer_id: int
-    epoch: int
 
 
 def is_exhausted(epoch: int) -> bool:

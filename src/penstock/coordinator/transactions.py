@@ -18,16 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from penstock.coordinator.transaction import (
-    EPOCH_MAX,
-    ProducerIdentity,
-    ProtocolLevel,
-    TopicPartition,
-    Transaction,
-    TransactionState,
-    is_exhausted,
-)
-from penstock.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from penstock.coordinator.transaction import EPOCH_MAX, ProtocolLevel, Transaction, TransactionState, is_exhausted
+from penstock.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity, TopicPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from penstock.core.guarantee import Guarantee
 from penstock.pipeline.declaration.guarantee import refusals
 from penstock.pipeline.declaration.source_spec import AnySource, Source
 from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
 from penstock.pipeline.declaration.spec_errors import InvalidPipeline, KeyPath, Problem, explain, key_text, may_be_shown
-from penstock.pipeline.declaration.spec_values import Guarantee
 from penstock.pipeline.endpoints import Endpoint, PythonSink
 
 if TYPE_CHECKING:

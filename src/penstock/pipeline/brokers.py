@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.client.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
 from penstock.client.admin import Admin
-from penstock.client.bootstrap import embedded_broker, require_listener
-from penstock.client.errors import BrokerUnreachable, ClientError, InvalidClientSetting, TopicExists
-from penstock.client.wire import WIRE_SETTING_NAMES, WireClient
+from penstock.client.local_broker.bootstrap import embedded_broker, require_listener
+from penstock.core.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
+from penstock.core.errors import BrokerUnreachable, ClientError, InvalidClientSetting, TopicExists
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.declaration.choice import nearest
 from penstock.pipeline.declaration.sink_spec import TopicSink
@@ -25,6 +24,7 @@ from penstock.pipeline.declaration.source_spec import TopicSource
 from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
 from penstock.protocol.error_codes import BrokerError
+from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
 
 _KAFKA: Final = "kafka."
 _TIMEOUT_S: Final = 15.0

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.client.wire import TopicPartition
 from penstock.core.exit_codes import ExitCode
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.brokers import asking
 from penstock.pipeline.checkpoint import Checkpoint
 from penstock.pipeline.declaration.sink_spec import TopicSink

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.client.errors import ClientError
-from penstock.client.wire import WIRE_SETTING_NAMES, CommittedOffset, TopicPartition, WireClient
-from penstock.core.errors import ProtocolError
+from penstock.core.errors import ClientError, ProtocolError
+from penstock.core.ids import OffsetAndMetadata, TopicPartition
 from penstock.pipeline.declaration.source_spec import TopicSource
 from penstock.protocol.error_codes import BrokerError
+from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +35,13 @@ class GroupMirror:
     def commit(self, ends: Mapping[TopicPartition, int]) -> None:
         news = {partition: end for partition, end in ends.items() if self._mirrored.get(partition) != end}
         for source, settings in self._sources:
-            own = {partition: CommittedOffset(end) for partition, end in news.items() if source.reads(partition.topic)}
+            own = {
+                partition: OffsetAndMetadata(end) for partition, end in news.items() if source.reads(partition.topic)
+            }
             if own and self._commit(settings, own):
                 self._mirrored |= {partition: news[partition] for partition in own}
 
-    def _commit(self, settings: Mapping[str, str], offsets: Mapping[TopicPartition, CommittedOffset]) -> bool:
+    def _commit(self, settings: Mapping[str, str], offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
         try:
             self._client(settings).offset_commit(self._group, offsets, timeout_s=_TIMEOUT_S)
         except (ClientError, BrokerError, ProtocolError) as failure:

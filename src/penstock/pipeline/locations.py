@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from penstock.client.addresses import DEFAULT_DATA_DIR
+from penstock.core.addresses import DEFAULT_DATA_DIR
 from penstock.pipeline.declaration.sink_spec import FileSink, TableSink
 from penstock.pipeline.declaration.source_spec import AnySource, FileSource, TableSource
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec

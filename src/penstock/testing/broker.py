@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from penstock.client.addresses import host_port_text
-from penstock.client.broker_process import BrokerProcess, BrokerProcessError, WithParent
+from penstock.client.local_broker.process import BrokerProcess, BrokerProcessError, WithParent
+from penstock.core.addresses import host_port_text
 
 _HOST: Final = "127.0.0.1"
 

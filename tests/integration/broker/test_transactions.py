@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.coordinator.transaction import ProducerIdentity, TopicPartition
+from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.add_offsets_to_txn import AddOffsetsToTxnRequest
 from penstock.protocol.definitions.api_versions import ApiVersionsRequest
 from penstock.protocol.definitions.describe_producers import DescribeProducersRequest, TopicRequest

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.coordinator.transaction import ProducerIdentity, TopicPartition
+from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from penstock.client.bootstrap import DISCOVERY_FILE, embedded_broker, find_running_broker
+from penstock.client.local_broker.bootstrap import DISCOVERY_FILE, embedded_broker, find_running_broker
 from tests.integration.cli.conftest import TIMEOUT_S, Command, command_line, environment, only_line
 
 

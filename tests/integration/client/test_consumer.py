@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Consumer, Producer, Record, TopicPartition
-from penstock.client.errors import (
-    ClientError,
-    CommitRefused,
-    DeserializationError,
-    InvalidClientSetting,
-    NoOffset,
-)
+from penstock.core.errors import ClientError, CommitRefused, DeserializationError, InvalidClientSetting, NoOffset
 from tests.integration.client.conftest import NewTopic
 
 PROTOCOLS = [

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import Consumer, Deduplicated, HandlerError, PostgresStore, Producer, Record, TopicPartition
-from penstock.client.delivery import StoreSession
+from penstock.client.delivery.loop import StoreSession
 from tests.conftest import optional_part_missing
 from tests.integration.client.conftest import NewTopic
 from tests.postgres_server import postgres_server

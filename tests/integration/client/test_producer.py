@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Consumer, Producer, RecordMetadata, RoundRobin, TopicPartition
-from penstock.client.errors import (
+from penstock.core.errors import (
     BufferFull,
     ClientError,
     InvalidClientSetting,

@@ -10,14 +10,14 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 
-from penstock.client.records import TopicPartition
-from penstock.client.wire import WireClient
-from penstock.client.wire_fetch import FetchOptions
-from penstock.client.wire_offsets import IsolationLevel
-from penstock.protocol.column_encoding import ColumnEncoder
+from penstock.columns.decoding import COLUMNS_WITH_HEADERS, RecordColumns
+from penstock.columns.encoding import ColumnEncoder
+from penstock.columns.partitioning import ColumnPartitioner
+from penstock.core.ids import TopicPartition
 from penstock.protocol.compression import Compression
-from penstock.protocol.partitioning import ColumnPartitioner
-from penstock.protocol.record_columns import COLUMNS_WITH_HEADERS, RecordColumns
+from penstock.wire.client import WireClient
+from penstock.wire.fetch import FetchOptions
+from penstock.wire.offsets import IsolationLevel
 from tests.integration.client.conftest import NewTopic
 
 TIMEOUT_S = 30.0

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from penstock.client.records import TopicPartition
-from penstock.client.wire import WireClient
+from penstock.core.ids import TopicPartition
+from penstock.wire.client import WireClient
 from tests.integration.client.conftest import NewTopic
 
 LONG_MS = 20_000

@@ -23,10 +23,10 @@ from penstock.cli.offset_reset import (
     parse_plan,
     parse_topic_choice,
 )
-from penstock.client.errors import UnknownTopic
 from penstock.client.groups import GroupDescription, GroupMember, progress_of
-from penstock.client.records import TopicPartition
+from penstock.core.errors import UnknownTopic
 from penstock.core.exit_codes import ExitCode
+from penstock.core.ids import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 MEMBER = GroupMember("m-1", None, "rdkafka", "/127.0.0.1", (A0, A1))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.client.assignment import StartingOffsets
-from penstock.client.errors import CommitRefused
-from penstock.client.records import Record, TopicPartition
+from penstock.client.records import Record
+from penstock.core.errors import CommitRefused
+from penstock.core.ids import TopicPartition
 
 
 def record(offset: int, *, partition: int = 0, topic: str = "t") -> Record:

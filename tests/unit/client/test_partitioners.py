@@ -7,9 +7,9 @@ from confluent_kafka import cimpl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.errors import ClientError
 from penstock.client.partitioners import Hash, RoundRobin, murmur2
 from penstock.client.topic_partitioning import TopicPartitioning
+from penstock.core.errors import ClientError
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.errors import InvalidClientSetting
 from penstock.client.serializers import deserializer, serializer
+from penstock.core.errors import InvalidClientSetting
 
 
 @pytest.mark.parametrize(

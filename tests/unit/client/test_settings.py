@@ -7,9 +7,9 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from penstock.client.errors import InvalidClientSetting
 from penstock.client.setting_definitions import CONSUMER, FOREIGN, OWN_WORDS, PRODUCER, Definition
 from penstock.client.settings import admin_settings, consumer_settings, is_cooperative, producer_settings
+from penstock.core.errors import InvalidClientSetting
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 

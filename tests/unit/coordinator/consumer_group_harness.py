@@ -14,7 +14,8 @@ from penstock.coordinator.consumer_group_messages import (
     HeartbeatResult,
     check_heartbeat,
 )
-from penstock.coordinator.topic_partitions import Topic, TopicPartition
+from penstock.coordinator.topic_partitions import Topic
+from penstock.core.ids import TopicIdPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 GROUP_ID = "group"
@@ -31,8 +32,8 @@ def topics(**partition_counts: int) -> dict[str, Topic]:
     return {name: Topic(topic_id(name), name, count) for name, count in partition_counts.items()}
 
 
-def partitions(name: str, indexes: Iterable[int]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic_id(name), index) for index in indexes)
+def partitions(name: str, indexes: Iterable[int]) -> frozenset[TopicIdPartition]:
+    return frozenset(TopicIdPartition(topic_id(name), index) for index in indexes)
 
 
 class GroupOnALog:
@@ -91,11 +92,11 @@ class SimulatedMember:
     assignor: str | None = None
     rebalance_timeout_ms: int = REBALANCE_MS
     epoch: int = 0
-    owned: frozenset[TopicPartition] = frozenset()
-    assignment: frozenset[TopicPartition] = frozenset()
+    owned: frozenset[TopicIdPartition] = frozenset()
+    assignment: frozenset[TopicIdPartition] = frozenset()
     """What it was last told. It owns more than that until it has given up the rest."""
     must_send_all: bool = True
-    reported: frozenset[TopicPartition] | None = None
+    reported: frozenset[TopicIdPartition] | None = None
     known_epochs: list[int] = field(default_factory=list)
 
     def heartbeat(self, *, answer_is_lost: bool = False) -> HeartbeatResult:
@@ -133,7 +134,7 @@ class SimulatedMember:
         self.known_epochs.append(self.epoch)
         if result.assignment is not None:
             self.assignment = frozenset(
-                TopicPartition(topic, index) for topic, indexes in result.assignment for index in indexes
+                TopicIdPartition(topic, index) for topic, indexes in result.assignment for index in indexes
             )
             self.owned |= self.assignment
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.coordinator.assignors import ASSIGNORS, AssignableMember, Assignment, assign_range, assign_uniform
-from penstock.coordinator.topic_partitions import TopicPartition
+from penstock.core.ids import TopicIdPartition
 from tests.unit.coordinator.consumer_group_harness import partitions, topic_id
 
 A, B, C = topic_id("a"), topic_id("b"), topic_id("c")
 
 
 def member(
-    name: str, *topic_ids: bytes, held: frozenset[TopicPartition] = frozenset(), instance_id: str | None = None
+    name: str, *topic_ids: bytes, held: frozenset[TopicIdPartition] = frozenset(), instance_id: str | None = None
 ) -> AssignableMember:
     return AssignableMember(name, instance_id, frozenset(topic_ids), held)
 
@@ -139,7 +139,7 @@ def test_uniform_gives_a_partition_that_two_claim_to_one() -> None:
 
 def test_a_group_of_fifty_over_five_hundred_partitions_stays_balanced_join_by_join() -> None:
     members: list[AssignableMember] = []
-    held: Mapping[str, frozenset[TopicPartition]] = {}
+    held: Mapping[str, frozenset[TopicIdPartition]] = {}
     for number in range(50):
         names = [f"m{each:02}" for each in range(number + 1)]
         members = [member(name, A, held=held.get(name, frozenset())) for name in names]
@@ -158,7 +158,7 @@ def groups(draw: st.DrawFn) -> tuple[list[AssignableMember], dict[bytes, int]]:
     member_count = draw(st.integers(1, 5))
     subscriptions = [draw(st.frozensets(st.sampled_from([A, B, C]))) for _ in range(member_count)]
     earlier = st.integers(0, member_count * 2)
-    holders = {TopicPartition(topic, index): draw(earlier) for topic in counts for index in range(7)}
+    holders = {TopicIdPartition(topic, index): draw(earlier) for topic in counts for index in range(7)}
     members = [
         AssignableMember(
             f"m{number}",
@@ -179,7 +179,7 @@ def test_every_subscribed_partition_goes_to_exactly_one_subscriber(
     members, counts = group
     assignment = ASSIGNORS[name](members, counts)
     subscribed = {topic for each in members for topic in each.topic_ids}
-    expected = [TopicPartition(topic, index) for topic in subscribed for index in range(counts[topic])]
+    expected = [TopicIdPartition(topic, index) for topic in subscribed for index in range(counts[topic])]
     assert sorted(partition for held in assignment.values() for partition in held) == sorted(expected)
     for each in members:
         assert {partition.topic_id for partition in assignment[each.member_id]} <= each.topic_ids

@@ -17,7 +17,8 @@ from penstock.coordinator.consumer_group_changes import (
 )
 from penstock.coordinator.consumer_group_description import DescribedTopicPartitions
 from penstock.coordinator.consumer_group_state import ConsumerGroupState
-from penstock.coordinator.topic_partitions import TopicPartition, by_topic
+from penstock.coordinator.topic_partitions import by_topic
+from penstock.core.ids import TopicIdPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.unit.coordinator.consumer_group_harness import (
     REBALANCE_MS,
@@ -45,7 +46,7 @@ def may_commit(
     instance_id: str | None = None,
     api_version: int = 9,
     transactional: bool = False,
-) -> frozenset[TopicPartition] | None:
+) -> frozenset[TopicIdPartition] | None:
     return broker.group.check_offset_commit(
         member_id, instance_id, epoch, api_version=api_version, transactional=transactional
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.coordinator.offsets import CommittedOffset, ExpiryRule, Offsets, TopicPartition
+from penstock.coordinator.offsets import CommittedOffset, ExpiryRule, Offsets
 from penstock.coordinator.records.codec import CoordinatorRecord
 from penstock.coordinator.records.offset_commit import OFFSET_COMMIT
+from penstock.core.ids import TopicPartition
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)

@@ -23,8 +23,8 @@ from penstock.coordinator.records.classic_group_records import read_snapshot, sn
 from penstock.coordinator.records.codec import kind_number
 from penstock.coordinator.records.consumer_group_records import CONSUMER_GROUP_KINDS, change_record, read_change
 from penstock.coordinator.records.offset_commit import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
-from penstock.coordinator.topic_partitions import TopicPartition
 from penstock.core.errors import ProtocolError
+from penstock.core.ids import TopicIdPartition
 
 ORDERS, BILLS = b"o" * 16, b"b" * 16
 
@@ -120,7 +120,7 @@ CHANGES: list[ConsumerGroupChange] = [
     ),
     TargetEpochChanged(TargetEpoch(3, 999)),
     TargetAssignmentChanged("m", frozenset()),
-    TargetAssignmentChanged("m", frozenset({TopicPartition(ORDERS, 0), TopicPartition(BILLS, 7)})),
+    TargetAssignmentChanged("m", frozenset({TopicIdPartition(ORDERS, 0), TopicIdPartition(BILLS, 7)})),
     CurrentAssignmentChanged("m", CurrentAssignment()),
     CurrentAssignmentChanged(
         "m",
@@ -128,8 +128,8 @@ CHANGES: list[ConsumerGroupChange] = [
             5,
             4,
             MemberState.UNREVOKED_PARTITIONS,
-            {TopicPartition(ORDERS, 0): 2, TopicPartition(ORDERS, 1): 5},
-            {TopicPartition(BILLS, 7): 3},
+            {TopicIdPartition(ORDERS, 0): 2, TopicIdPartition(ORDERS, 1): 5},
+            {TopicIdPartition(BILLS, 7): 3},
         ),
     ),
 ]

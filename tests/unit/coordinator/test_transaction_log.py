@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from penstock.coordinator.records.transaction_log import record_of, tombstone_of, transaction_in
-from penstock.coordinator.transaction import ProtocolLevel, TopicPartition, Transaction, TransactionState
+from penstock.coordinator.transaction import ProtocolLevel, Transaction, TransactionState
 from penstock.core.errors import ProtocolError
+from penstock.core.ids import TopicPartition
 
 TRANSACTION = Transaction(
     transactional_id="copy",

@@ -7,15 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.coordinator.transaction import (
-    EPOCH_MAX,
-    ProducerIdentity,
-    ProtocolLevel,
-    TopicPartition,
-    Transaction,
-    TransactionState,
-)
+from penstock.coordinator.transaction import EPOCH_MAX, ProtocolLevel, Transaction, TransactionState
 from penstock.coordinator.transactions import Change, Transactions
+from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 CLASSIC = ProtocolLevel.CLASSIC

@@ -82,7 +82,7 @@ def test_what_will_not_pass_ends_the_pipeline(text: str, code: ExitCode, line: s
 @pytest.mark.parametrize(
     "text",
     [
-        python("penstock.client.errors.BrokerUnreachable", "offsets: no broker answered in time (connection refused)"),
+        python("penstock.core.errors.BrokerUnreachable", "offsets: no broker answered in time (connection refused)"),
         python(
             "penstock.pipeline.topics.sink_errors.BatchNotBegun", "a producer id: no broker answered in time (gone)"
         ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.progress import BatchProgress, Tally
-from penstock.pipeline.topics.offsets import TopicPartition
 
 
 def progress(batch: int = 0, rows: int = 24, **more: Any) -> str:

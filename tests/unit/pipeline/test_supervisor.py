@@ -19,7 +19,7 @@ from penstock.pipeline.progress import BatchProgress
 from penstock.pipeline.run_settings import Event, RunSettings
 from penstock.pipeline.supervisor import ATTEMPTS_WITHOUT_PROGRESS, Supervisor
 
-UNREACHABLE = "penstock.client.errors.BrokerUnreachable: offsets: no broker answered in time (refused)"
+UNREACHABLE = "penstock.core.errors.BrokerUnreachable: offsets: no broker answered in time (refused)"
 
 
 class Report:

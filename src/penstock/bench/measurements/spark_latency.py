@@ -15,11 +15,12 @@ from penstock.bench.metric import Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant
 from penstock.bench.sizes import Sizes
 from penstock.bench.spark_drain import engine_of
-from penstock.bench.spark_orders import Engine, Guarantee, Orders, Pace, Query
+from penstock.bench.spark_orders import Engine, Orders, Pace, Query
 from penstock.bench.spark_probe import Probe
 from penstock.bench.spark_process import SparkProcess, driver_command
 from penstock.bench.spread import percentile
 from penstock.bench.topics import create_topic
+from penstock.core.guarantee import Guarantee
 
 _AT_MOST_TWO_FIFTHS = Target(ratio_at_most=0.4)
 _GUARANTEES: tuple[Guarantee, ...] = ("at_least_once", "exactly_once")

@@ -11,7 +11,8 @@ from typing import Final
 
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
-from penstock.coordinator.transaction import ProducerIdentity, ProtocolLevel, TopicPartition
+from penstock.coordinator.transaction import ProtocolLevel
+from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 

@@ -14,7 +14,8 @@ from typing import Final
 
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
-from penstock.coordinator.transaction import ProducerIdentity, ProtocolLevel, TopicPartition
+from penstock.coordinator.transaction import ProtocolLevel
+from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -5,10 +5,10 @@ Versions: 0 and 1. Since 1 a member brings its own id (KIP-1082) and may subscri
 
 from __future__ import annotations
 
-from penstock.broker.group_reply import GroupReply
+from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.consumer_group_messages import Heartbeat, HeartbeatResult
-from penstock.coordinator.topic_partitions import TopicPartition
+from penstock.core.ids import TopicIdPartition
 from penstock.protocol.definitions.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -46,10 +46,10 @@ def handle(
     return reply.response if reply.done else reply
 
 
-def _partitions(topics: list[RequestTopicPartitions] | None) -> frozenset[TopicPartition] | None:
+def _partitions(topics: list[RequestTopicPartitions] | None) -> frozenset[TopicIdPartition] | None:
     if topics is None:
         return None
-    return frozenset(TopicPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)
+    return frozenset(TopicIdPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
 def _heard(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:

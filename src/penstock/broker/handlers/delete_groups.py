@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from penstock.broker.group_reply import GatheredReply
+from penstock.broker.groups.reply import GatheredReply
 from penstock.broker.request_context import RequestContext
 from penstock.protocol.definitions.delete_groups import (
     DeletableGroupResult,

@@ -13,7 +13,8 @@ from typing import Final
 
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
-from penstock.coordinator.transaction import ProducerIdentity, ProtocolLevel
+from penstock.coordinator.transaction import ProtocolLevel
+from penstock.core.ids import ProducerIdentity
 from penstock.protocol.definitions.end_txn import EndTxnRequest, EndTxnResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
-from penstock.coordinator.transaction import ProducerIdentity
+from penstock.core.ids import ProducerIdentity
 from penstock.protocol.definitions.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 

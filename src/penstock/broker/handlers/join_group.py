@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.group_reply import GroupReply
+from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.classic_messages import JoinRequest, JoinResult, MemberProtocol
 from penstock.protocol.definitions.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.broker.group_reply import GroupReply
+from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.classic_messages import LeaveResult, LeavingMember
 from penstock.protocol.definitions.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse

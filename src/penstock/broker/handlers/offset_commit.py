@@ -11,9 +11,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from penstock.broker.group_offsets import Committer
-from penstock.broker.group_reply import GroupReply
-from penstock.broker.offset_commits import AskedCommits
+from penstock.broker.groups.offset_commits import AskedCommits
+from penstock.broker.groups.offsets import Committer
+from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.protocol.definitions.offset_commit import (
     OffsetCommitRequest,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.broker.group_reply import GatheredReply
+from penstock.broker.groups.reply import GatheredReply
 from penstock.broker.request_context import RequestContext
-from penstock.coordinator.offsets import TopicPartition
+from penstock.core.ids import TopicPartition
 from penstock.protocol.definitions.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

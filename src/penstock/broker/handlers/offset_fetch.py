@@ -10,11 +10,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from penstock.broker.group_offsets import FetchableOffsets
-from penstock.broker.group_reply import GatheredReply
+from penstock.broker.groups.offsets import FetchableOffsets
+from penstock.broker.groups.reply import GatheredReply
 from penstock.broker.request_context import RequestContext
-from penstock.coordinator.offsets import TopicPartition
-from penstock.core.ids import TopicId, TopicName
+from penstock.core.ids import TopicId, TopicName, TopicPartition
 from penstock.protocol.definitions.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -45,7 +45,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
     if request.transactional_id is None:
         pending.stage_all(request.topic_data)
     else:
-        from penstock.broker.transactional_produce import stage_in_transaction
+        from penstock.broker.transactions.produce import stage_in_transaction
 
         pending.in_transaction = True
         stage_in_transaction(pending, request, context)

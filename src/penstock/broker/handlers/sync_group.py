@@ -5,7 +5,7 @@ The answer waits for the leader, and then until the generation is in the log.
 
 from __future__ import annotations
 
-from penstock.broker.group_reply import GroupReply
+from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.classic_messages import SyncRequest, SyncResult
 from penstock.protocol.definitions.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from penstock.broker.group_offsets import Committer
-from penstock.broker.group_reply import GroupReply
-from penstock.broker.offset_commits import AskedCommits
+from penstock.broker.groups.offset_commits import AskedCommits
+from penstock.broker.groups.offsets import Committer
+from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
-from penstock.broker.transaction_admission import Joining
-from penstock.coordinator.transaction import ProducerIdentity, TopicPartition
+from penstock.broker.transactions.admission import Joining
+from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,

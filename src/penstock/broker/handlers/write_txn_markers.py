@@ -14,8 +14,9 @@ from typing import Final
 
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
-from penstock.broker.transaction_markers import Failures, TransactionEnd, write_markers
-from penstock.coordinator.transaction import ProducerIdentity, ProtocolLevel, TopicPartition
+from penstock.broker.transactions.markers import Failures, TransactionEnd, write_markers
+from penstock.coordinator.transaction import ProtocolLevel
+from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

@@ -37,8 +37,9 @@ from penstock.coordinator.records.consumer_group import (
     CurrentTopicPartitions,
     TargetTopicPartitions,
 )
-from penstock.coordinator.topic_partitions import TopicPartition, by_topic
+from penstock.coordinator.topic_partitions import by_topic
 from penstock.core.errors import ProtocolError
+from penstock.core.ids import TopicIdPartition
 
 
 def change_record(group_id: str, change: ConsumerGroupChange) -> CoordinatorRecord:
@@ -151,7 +152,7 @@ def _metadata(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Member
     )
 
 
-def _target_value(partitions: frozenset[TopicPartition]) -> ConsumerGroupTargetAssignmentMemberValue:
+def _target_value(partitions: frozenset[TopicIdPartition]) -> ConsumerGroupTargetAssignmentMemberValue:
     return ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TargetTopicPartitions(topic_id=topic_id, partitions=list(indexes))
@@ -160,8 +161,8 @@ def _target_value(partitions: frozenset[TopicPartition]) -> ConsumerGroupTargetA
     )
 
 
-def _partitions(topics: Iterable[TargetTopicPartitions]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)
+def _partitions(topics: Iterable[TargetTopicPartitions]) -> frozenset[TopicIdPartition]:
+    return frozenset(TopicIdPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
 def _current_value(current: CurrentAssignment) -> ConsumerGroupCurrentMemberAssignmentValue:
@@ -174,7 +175,7 @@ def _current_value(current: CurrentAssignment) -> ConsumerGroupCurrentMemberAssi
     )
 
 
-def _with_epochs(partitions: Mapping[TopicPartition, int]) -> list[CurrentTopicPartitions]:
+def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> list[CurrentTopicPartitions]:
     topics: dict[bytes, tuple[list[int], list[int]]] = {}
     for (topic_id, index), epoch in sorted(partitions.items()):
         indexes, epochs = topics.setdefault(topic_id, ([], []))
@@ -200,14 +201,15 @@ def _current(value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignm
     )
 
 
-def _epochs(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> dict[TopicPartition, int]:
+def _epochs(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> dict[TopicIdPartition, int]:
     """Records from before there were epochs by partition say only that of the member."""
-    epochs: dict[TopicPartition, int] = {}
+    epochs: dict[TopicIdPartition, int] = {}
     for topic in topics:
         known = topic.assignment_epochs
         if known is None or len(known) != len(topic.partitions):
             known = [member_epoch] * len(topic.partitions)
         epochs.update(
-            (TopicPartition(topic.topic_id, index), epoch) for index, epoch in zip(topic.partitions, known, strict=True)
+            (TopicIdPartition(topic.topic_id, index), epoch)
+            for index, epoch in zip(topic.partitions, known, strict=True)
         )
     return epochs

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.coordinator.records.codec import CoordinatorRecord, RecordKind, kind_number
-from penstock.coordinator.transaction import ProtocolLevel, TopicPartition, Transaction, TransactionState
+from penstock.coordinator.transaction import ProtocolLevel, Transaction, TransactionState
 from penstock.core.errors import ProtocolError
+from penstock.core.ids import TopicPartition
 from penstock.protocol.schema import INT8, INT16, INT32, INT64, STRING, Message, Struct, array_of, wire
 
 

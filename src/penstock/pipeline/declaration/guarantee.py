@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.core.guarantee import Guarantee
 from penstock.pipeline.declaration.sink_spec import AnySink, ConsoleSink, FileSink, FunctionSink, TableSink, TopicSink
 from penstock.pipeline.declaration.source_spec import TopicSource
 from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineSpec
 from penstock.pipeline.declaration.spec_errors import KeyPath
-from penstock.pipeline.declaration.spec_values import Guarantee
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from penstock.core.guarantee import Guarantee
 from penstock.pipeline.declaration.choice import choose_by_key, nearest
 from penstock.pipeline.declaration.sink_spec import FunctionSink, Sink, TopicSink
 from penstock.pipeline.declaration.source_spec import AnySource, Source, TableSource, TopicSource
 from penstock.pipeline.declaration.spec_values import (
     Duration,
     Expression,
-    Guarantee,
     PipelineName,
     Scalar,
     Settings,

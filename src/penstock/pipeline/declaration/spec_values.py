@@ -9,7 +9,7 @@ Invariant: a message here never repeats a value that may hold a password.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -24,8 +24,6 @@ _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _DURATION: Final = re.compile(r"\d+ (millisecond|second|minute|hour|day|week)s?")
 _COMMENTS_AND_SPACE: Final = re.compile(r"(\s|--[^\n]*(\n|$)|/\*.*?\*/|\()*", re.DOTALL)
 _QUERY: Final = re.compile(r"(select|with|from|values|table)\b", re.IGNORECASE)
-
-Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
 
 
 class Settings(BaseModel):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.core.guarantee import Guarantee
 from penstock.pipeline import crash_points
 from penstock.pipeline.checkpoint import Checkpoint
-from penstock.pipeline.declaration.spec_values import Guarantee
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 
 if TYPE_CHECKING:

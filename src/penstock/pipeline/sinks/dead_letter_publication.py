@@ -20,10 +20,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from penstock.client.wire import CommittedOffset, TopicPartition, WireClient
+from penstock.core.guarantee import Guarantee
+from penstock.core.ids import OffsetAndMetadata, TopicPartition
 from penstock.pipeline import crash_points
-from penstock.pipeline.declaration.spec_values import Guarantee
 from penstock.pipeline.rows.dead_letters import record_columns
+from penstock.wire.client import WireClient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,8 +59,8 @@ class DeadLetterPublication:
                 self._publish_once(client, itertools.chain([first], chunks), batch_id)
 
     def _publish_once(self, client: WireClient, chunks: Iterator[pa.RecordBatch], batch_id: int) -> None:
-        from penstock.protocol.column_encoding import ColumnEncoder
-        from penstock.protocol.partitioning import ColumnPartitioner
+        from penstock.columns.encoding import ColumnEncoder
+        from penstock.columns.partitioning import ColumnPartitioner
 
         # Fences an earlier run and ends its transaction, so that the offset read next is final.
         producer = client.init_producer_id(self._name)
@@ -73,7 +74,7 @@ class DeadLetterPublication:
             for batch in encoder.encode(chunk, int(time.time() * 1000)):
                 sender.send(TopicPartition(self._topic, batch.partition), batch.content)
         sender.flush()
-        offset = CommittedOffset(batch_id + 1, self._metadata)
+        offset = OffsetAndMetadata(batch_id + 1, self._metadata)
         client.txn_offset_commit(self._name, producer, self._name, {self._place: offset})
         crash_points.reached("batch.dead_letters_sent")
         client.end_txn(self._name, producer, commit=True)

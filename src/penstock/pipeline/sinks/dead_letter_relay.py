@@ -19,8 +19,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.client.errors import ProducerFenced
-from penstock.client.wire import CommittedOffset, TopicPartition, WireClient
+from penstock.columns.encoding import ColumnEncoder
+from penstock.columns.partitioning import ColumnPartitioner
+from penstock.core.errors import ProducerFenced
+from penstock.core.ids import OffsetAndMetadata, TopicPartition
 from penstock.pipeline import crash_points
 from penstock.pipeline.rows.dead_letters import HEADERS, PIPELINE_HEADER
 from penstock.pipeline.sinks import outbox
@@ -31,8 +33,7 @@ from penstock.pipeline.sinks.ledger import Ledger
 from penstock.pipeline.sinks.outbox import WaitingLetter
 from penstock.pipeline.sinks.table_names import TableNames
 from penstock.pipeline.sinks.table_target import TableTarget
-from penstock.protocol.column_encoding import ColumnEncoder
-from penstock.protocol.partitioning import ColumnPartitioner
+from penstock.wire.client import WireClient
 
 _LETTERS_MAX: Final = 1_000
 _OVERTAKEN_MAX: Final = 4
@@ -104,7 +105,7 @@ class _Publisher:
         for batch in self._encoder.encode(_records(letters, self._pipeline), int(time.time() * 1000)):
             sender.send(TopicPartition(self._topic, batch.partition), batch.content)
         sender.flush()
-        offset = CommittedOffset(next_id, self._metadata())
+        offset = OffsetAndMetadata(next_id, self._metadata())
         self._client.txn_offset_commit(self._name, self._producer, self._name, {self._place: offset})
         crash_points.reached("table.dead_letters_sent")
         self._client.end_txn(self._name, self._producer, commit=True)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.exit_codes import ExitCode
+from penstock.core.guarantee import Guarantee
 from penstock.pipeline.checkpoint import Checkpoint
 from penstock.pipeline.declaration.sink_spec import FileSink
-from penstock.pipeline.declaration.spec_values import Guarantee
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.sinks.batch_functions import BatchFunction
 

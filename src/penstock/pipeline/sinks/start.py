@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.wire import WIRE_SETTING_NAMES
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.brokers import Brokers, ensure_topic
 from penstock.pipeline.checkpoint import Checkpoint
@@ -23,6 +22,7 @@ from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 from penstock.pipeline.run_settings import RunSettings
 from penstock.pipeline.sinks.batch_functions import BatchFunction, guarded
+from penstock.wire.client import WIRE_SETTING_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 from urllib.parse import urlsplit
 
+from penstock.core.guarantee import Guarantee
 from penstock.pipeline.sinks.errors import TableRefused
 
 Mode = Literal["append", "upsert"]
-Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
 _SQLITE: Final = "sqlite:///"
 _KAFKA: Final = "kafka."
 

@@ -17,11 +17,12 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.client.errors import ProducerFenced
-from penstock.client.wire import CommittedOffset, ProducerIdentity, TopicPartition, WireClient
+from penstock.core.errors import ProducerFenced
+from penstock.core.ids import OffsetAndMetadata, ProducerIdentity, TopicPartition
 from penstock.pipeline.topics.sink_errors import BatchInterrupted, TopicSinkError
 from penstock.pipeline.topics.sink_options import SinkOptions, require_batches_topic
 from penstock.protocol.error_codes import BrokerError, ErrorCode
+from penstock.wire.client import WireClient
 
 NO_BATCH: Final = -1
 _CLAIM_ATTEMPTS: Final = 20
@@ -44,12 +45,12 @@ class LedgerEntry:
         """Whether the batch, or a later one of the same query, is committed. Another query counts from 0 again."""
         return self.query_id == query_id and batch_id <= self.batch_id
 
-    def to_offset(self) -> CommittedOffset:
+    def to_offset(self) -> OffsetAndMetadata:
         content = {"owner": self.owner, "query": self.query_id, "batch": self.batch_id, "attempt": self.attempt}
-        return CommittedOffset(self.batch_id + 1, json.dumps(content, sort_keys=True))
+        return OffsetAndMetadata(self.batch_id + 1, json.dumps(content, sort_keys=True))
 
     @classmethod
-    def from_offset(cls, committed: CommittedOffset, group: str) -> LedgerEntry:
+    def from_offset(cls, committed: OffsetAndMetadata, group: str) -> LedgerEntry:
         try:
             content = json.loads(committed.metadata)
             return cls(str(content["owner"]), str(content["query"]), int(content["batch"]), str(content["attempt"]))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.errors import DataLossError
-from penstock.pipeline.topics.offsets import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import quote
 
-from penstock.client.wire import TopicPartition
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.row_encoding import Chunk
 from penstock.pipeline.topics.sink_errors import TopicSinkError
 from penstock.pipeline.topics.sink_options import SinkOptions

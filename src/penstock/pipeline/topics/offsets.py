@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.client.records import TopicPartition
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.errors import TopicSourceError
 
 __all__ = [

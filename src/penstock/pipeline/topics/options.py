@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from penstock.client.setting_definitions import CONSUMER, FOREIGN, PRODUCER
-from penstock.client.wire_settings import WIRE_SETTING_NAMES
 from penstock.pipeline.topics.errors import InvalidOption
 from penstock.pipeline.topics.option_values import KAFKA_PREFIX, OptionValues
 from penstock.pipeline.topics.positions import (
@@ -30,6 +29,7 @@ from penstock.pipeline.topics.positions import (
     read_position,
     read_selection,
 )
+from penstock.wire.settings import WIRE_SETTING_NAMES
 
 logger = logging.getLogger(__name__)
 

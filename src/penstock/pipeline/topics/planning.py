@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from penstock.pipeline.topics.offsets import Offsets, TopicPartition
+from penstock.core.ids import TopicPartition
+from penstock.pipeline.topics.offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True, order=True)

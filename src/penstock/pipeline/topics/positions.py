@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.errors import InvalidOption
-from penstock.pipeline.topics.offsets import Offsets, TopicPartition
+from penstock.pipeline.topics.offsets import Offsets
 from penstock.pipeline.topics.option_values import OptionValues
 
 LATEST: Final = -1

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.client.errors import BrokerUnreachable, UnknownTopic
-from penstock.client.wire import Fetched, FetchOptions, Pending, WireClient
+from penstock.core.errors import BrokerUnreachable, UnknownTopic
 from penstock.pipeline.topics.data_loss import DataLossPolicy
 from penstock.pipeline.topics.errors import TopicSourceError
 from penstock.pipeline.topics.options import SourceOptions
@@ -22,6 +21,7 @@ from penstock.pipeline.topics.planning import OffsetRange
 from penstock.pipeline.topics.shared_clients import forget_client, shared_client
 from penstock.pipeline.topics.wire_cluster import isolation_level, wire_settings
 from penstock.protocol.error_codes import BrokerError, ErrorCode
+from penstock.wire.client import Fetched, FetchOptions, Pending, WireClient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +82,7 @@ class _Reading:
         asked: Pending | None,
     ) -> None:
         # numba and Arrow are loaded where records are decoded, and nowhere else.
-        from penstock.protocol.record_columns import RecordColumns
+        from penstock.columns.decoding import RecordColumns
 
         topic, partition = piece.topic_partition
         self._columns = RecordColumns(topic, partition, start_offset, piece.end_offset, columns=columns)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.errors import InvalidOption, TopicSourceError, UnknownTopicError
-from penstock.pipeline.topics.offsets import Offsets, TopicPartition
+from penstock.pipeline.topics.offsets import Offsets
 from penstock.pipeline.topics.options import SourceOptions
 from penstock.pipeline.topics.positions import (
     EARLIEST,

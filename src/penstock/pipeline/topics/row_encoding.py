@@ -16,20 +16,20 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.client.errors import UnknownTopic
-from penstock.client.wire import WireClient
-from penstock.client.wire_retry import UNKNOWN_TOPIC_GRACE_S
+from penstock.core.errors import UnknownTopic
 from penstock.pipeline.topics.errors import InvalidOption
 from penstock.pipeline.topics.shared_clients import shared_client
 from penstock.pipeline.topics.sink_columns import ARRANGED_SCHEMA, input_columns
 from penstock.pipeline.topics.sink_errors import TopicSinkError
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options
+from penstock.wire.client import WireClient
+from penstock.wire.retry import UNKNOWN_TOPIC_GRACE_S
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from penstock.protocol.column_encoding import ColumnEncoder
+    from penstock.columns.encoding import ColumnEncoder
 
 # Rows are gathered up to here before they are encoded, so that record batches are large although Spark hands rows over
 # ten thousand at a time and a topic has many partitions.
@@ -86,9 +86,9 @@ class RowEncoder:
 
     def _encoder(self, topic: str) -> ColumnEncoder:
         # numba and Arrow are loaded where rows are encoded, and nowhere else.
-        from penstock.protocol.column_encoding import BatchLimits, ColumnEncoder
+        from penstock.columns.encoding import BatchLimits, ColumnEncoder
+        from penstock.columns.partitioning import ColumnPartitioner
         from penstock.protocol.compression import Compression
-        from penstock.protocol.partitioning import ColumnPartitioner
 
         options = self._options
         encoder = self._encoders[topic] = ColumnEncoder(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.client.wire import WireClient
+from penstock.wire.client import WireClient
 
 _CLIENTS_MAX: Final = 4
 _clients: dict[tuple[tuple[str, str], ...], WireClient] = {}

@@ -13,14 +13,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 from penstock.client.setting_definitions import CONSUMER, FOREIGN, PRODUCER
-from penstock.client.wire_settings import WIRE_SETTING_NAMES
+from penstock.core.guarantee import Guarantee
 from penstock.pipeline.topics.errors import InvalidOption
 from penstock.pipeline.topics.option_values import KAFKA_PREFIX, OptionValues
-
-Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
+from penstock.wire.settings import WIRE_SETTING_NAMES
 
 _REFUSED_KAFKA_OPTIONS: Final = {
     "key.serializer": "keys are written as bytes; serialize them with DataFrame operations to strings or bytes",

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.data_loss import DataLossPolicy
-from penstock.pipeline.topics.offsets import Offsets, StreamOffset, TopicPartition
+from penstock.pipeline.topics.offsets import Offsets, StreamOffset
 from penstock.pipeline.topics.planning import OffsetRange, limit_rows, rows_between
 from penstock.pipeline.topics.resolution import Snapshot, TopicCluster
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from penstock.client.errors import BrokerUnreachable, ClientError
-from penstock.client.wire import BatchSender, ProducerIdentity, TopicPartition, WireClient
+from penstock.core.errors import BrokerUnreachable, ClientError
+from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.pipeline import crash_points
 from penstock.pipeline.topics.batch_ledger import is_ended_by_others
 from penstock.pipeline.topics.handed_over import HandedOver, taken_over
@@ -29,6 +29,7 @@ from penstock.pipeline.topics.sink_errors import BatchInterrupted, TopicSinkErro
 from penstock.pipeline.topics.sink_options import SinkOptions
 from penstock.pipeline.topics.transaction import BatchAttempt, interruption
 from penstock.protocol.error_codes import BrokerError
+from penstock.wire.client import BatchSender, WireClient
 
 # A sender keeps what it has sent until it is flushed.
 _UNFLUSHED_BYTES_MAX: Final = 32 * 1024 * 1024

@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.client.errors import ClientError
-from penstock.client.wire import ProducerIdentity, WireClient
+from penstock.core.errors import ClientError
+from penstock.core.ids import ProducerIdentity
 from penstock.pipeline import crash_points
 from penstock.pipeline.topics.batch_ledger import (
     LedgerEntry,
@@ -38,6 +38,7 @@ from penstock.pipeline.topics.shared_clients import forget_client, shared_client
 from penstock.pipeline.topics.sink_errors import BatchInterrupted, Fenced
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options, require_batches_topic
 from penstock.protocol.error_codes import BrokerError
+from penstock.wire.client import WireClient
 
 logger = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from penstock.client.errors import UnknownTopic
-from penstock.client.records import TopicPartition
-from penstock.client.wire import WIRE_SETTING_NAMES, WireClient
-from penstock.client.wire_offsets import IsolationLevel, OffsetAt
+from penstock.core.errors import UnknownTopic
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.offsets import Offsets
 from penstock.pipeline.topics.options import SourceOptions
 from penstock.pipeline.topics.positions import Assign, Selection, Subscribe, SubscribePattern
 from penstock.pipeline.topics.resolution import TopicLayout
+from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
+from penstock.wire.offsets import IsolationLevel, OffsetAt
 
 
 def wire_settings(kafka: Mapping[str, str]) -> dict[str, str]:

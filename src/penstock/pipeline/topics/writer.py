@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from penstock.client.errors import ClientError
+from penstock.core.errors import ClientError
 from penstock.pipeline import crash_points
 from penstock.pipeline.topics import handed_over, task_output, transaction
 from penstock.pipeline.topics.errors import InvalidOption

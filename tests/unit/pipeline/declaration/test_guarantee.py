@@ -6,10 +6,10 @@ from typing import Any, get_args
 
 import pytest
 
+from penstock.core.guarantee import Guarantee
 from penstock.pipeline.declaration.guarantee import Kept, Refused, refusals, verdict
 from penstock.pipeline.declaration.sink_spec import AnySink
 from penstock.pipeline.declaration.spec import PipelineSpec
-from penstock.pipeline.declaration.spec_values import Guarantee
 
 SINKS: dict[str, dict[str, Any]] = {
     "topic": {"topic": "b"},

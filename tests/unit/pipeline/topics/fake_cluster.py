@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from penstock.client.records import TopicPartition
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.offsets import Offsets
 from penstock.pipeline.topics.positions import Assign, Selection, Subscribe, SubscribePattern
 from penstock.pipeline.topics.resolution import TopicLayout

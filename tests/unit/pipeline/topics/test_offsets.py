@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.client.records import TopicPartition
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.errors import TopicSourceError
 from penstock.pipeline.topics.offsets import StreamOffset, decode, decode_json, encode, lag
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from penstock.client.records import TopicPartition
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.errors import InvalidOption
 from penstock.pipeline.topics.options import SourceOptions, read_batch_options, read_stream_options
 from penstock.pipeline.topics.positions import (

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.records import TopicPartition
+from penstock.core.ids import TopicPartition
 from penstock.pipeline.topics.planning import OffsetRange, divide, limit_rows, tasks_of
 
 

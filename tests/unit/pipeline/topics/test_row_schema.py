@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from penstock.columns.arrow_rows import FIELDS
 from penstock.pipeline.topics.errors import InvalidOption
 from penstock.pipeline.topics.row_schema import columns_of, row_schema
-from penstock.protocol.arrow_rows import FIELDS
 
 ALL = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.client.wire import CommittedOffset
+from penstock.core.ids import OffsetAndMetadata
 from penstock.pipeline.topics.batch_ledger import LedgerEntry
 from penstock.pipeline.topics.errors import InvalidOption
 from penstock.pipeline.topics.handed_over import THROUGH_DRIVER_BYTES_MAX, require_little
@@ -171,7 +171,7 @@ def test_a_ledger_entry_is_an_offset_with_metadata() -> None:
     assert LedgerEntry.from_offset(offset, "copy.batches") == entry
     assert LedgerEntry().to_offset().offset == 0
     with pytest.raises(TopicSinkError, match=r"group 'copy.batches' has an offset that is no entry"):
-        LedgerEntry.from_offset(CommittedOffset(5, ""), "copy.batches")
+        LedgerEntry.from_offset(OffsetAndMetadata(5, ""), "copy.batches")
 
 
 def test_a_batch_counts_as_committed_with_all_before_it() -> None:

@@ -1,0 +1,109 @@
+"""Requests to groups of the newer protocol (KIP-848): ConsumerGroupHeartbeat, and describing a group.
+
+What a group makes of them is `coordinator/consumer_group.py`'s; here is what happens before there is a group, and when
+the id belongs to a classic one: an empty group changes its kind and keeps its offsets, one with members does not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.broker.groups.reply import GroupReply
+from penstock.broker.groups.shard import GroupShard
+from penstock.broker.groups.traits import is_unused, tombstones
+from penstock.coordinator.assignors import ASSIGNORS
+from penstock.coordinator.consumer_group import ConsumerGroup
+from penstock.coordinator.consumer_group_changes import JOIN_EPOCH, ConsumerGroupChange
+from penstock.coordinator.consumer_group_description import DescribedGroup
+from penstock.coordinator.consumer_group_messages import ConsumerGroupSettings, Heartbeat, check_heartbeat
+from penstock.coordinator.records.consumer_group_records import change_record
+from penstock.coordinator.topic_partitions import Topic, TopicCatalogue
+from penstock.core.ids import UUID_BYTES, uuid_text
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    from penstock.broker.groups.coordinator import GroupCoordinator
+    from penstock.metadata.broker_config import BrokerConfig
+    from penstock.metadata.image import ClusterImage
+
+
+class ConsumerGroups:
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+        self._catalogue = topic_catalogue(coordinator.node.image)
+        self._config = coordinator.node.config
+        self._settings = consumer_group_settings(self._config)
+
+    def heartbeat(self, heartbeat: Heartbeat, api_version: int, reply: GroupReply) -> None:
+        """Answers with a HeartbeatResult when what it says is in the log. BrokerError: nothing was changed."""
+        settings = self.settings
+        check_heartbeat(heartbeat, api_version, settings)
+        if not heartbeat.member_id:
+            heartbeat = replace(heartbeat, member_id=uuid_text(os.urandom(UUID_BYTES)))
+        joins = heartbeat.member_epoch == JOIN_EPOCH
+        coordinator = self._coordinator
+        shard = coordinator.shard(heartbeat.group_id) if joins else coordinator.shard_to_read(heartbeat.group_id)
+        former = shard.groups.get(heartbeat.group_id)
+        if isinstance(former, ConsumerGroup):
+            group = former
+        elif joins and (former is None or is_unused(former)):
+            group = self.new_group(heartbeat.group_id)
+        else:
+            reason = "is not a consumer group" if former is not None else "not found"
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {heartbeat.group_id} {reason}.")
+        group.settings = settings
+        result, changes = group.heartbeat(heartbeat, coordinator.now_ms())
+        if former is not None and former is not group:
+            shard.append(tombstones(former))
+        shard.groups[heartbeat.group_id] = group
+        self.write(shard, group, changes)
+        shard.answer(reply, result)
+
+    def write(self, shard: GroupShard, group: ConsumerGroup, changes: Sequence[ConsumerGroupChange]) -> None:
+        if changes:
+            shard.append([change_record(group.group_id, change) for change in changes])
+        self._coordinator.watch(group)
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        group = self._coordinator.shard_to_read(group_id).groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            reason = "is not a consumer group" if group is not None else "not found"
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+        return group.describe()
+
+    def new_group(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id, self.settings, self._catalogue)
+
+    def restore(self, group_id: str, changes: Sequence[ConsumerGroupChange]) -> ConsumerGroup:
+        return ConsumerGroup.restore(group_id, self.settings, self._catalogue, changes, self._coordinator.now_ms())
+
+    def topics_changed(self, groups: Sequence[ConsumerGroup]) -> None:
+        self._catalogue = topic_catalogue(self._coordinator.node.image)
+        for group in groups:
+            group.topics_changed(self._catalogue)
+
+    @property
+    def settings(self) -> ConsumerGroupSettings:
+        """Of the configuration as it is now. A changed one is another object, so heartbeats need not build this."""
+        config = self._coordinator.node.config
+        if config is not self._config:
+            self._config, self._settings = config, consumer_group_settings(config)
+        return self._settings
+
+
+def consumer_group_settings(config: BrokerConfig) -> ConsumerGroupSettings:
+    # Kafka also takes names of Java classes there, which mean nothing here.
+    assignors = tuple(name for name in config.group_consumer_assignors if name in ASSIGNORS)
+    return ConsumerGroupSettings(
+        session_timeout_ms=config.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        max_size=config.group_consumer_max_size,
+        assignors=assignors or tuple(ASSIGNORS),
+    )
+
+
+def topic_catalogue(image: ClusterImage) -> TopicCatalogue:
+    return {topic.name: Topic(topic.topic_id, topic.name, len(topic.partitions)) for topic in image.topics.values()}

@@ -1,0 +1,266 @@
+"""The broker's group coordinator: which shard knows a group, when it is loaded, and what time does to groups.
+
+Requests come through `classic`, `consumers` and `offsets`, each in a file of its own; this file holds what they share.
+Shards are loaded when the first request for one of their groups arrives, so that a broker starts in a blink.
+
+Belongs to the event loop. One timer serves the deadlines of all groups, and one the expiry of offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.coordinator_log import CoordinatorLog, CoordinatorTopic
+from penstock.broker.deadlines import Deadlines
+from penstock.broker.groups.loading import LoadedGroups
+from penstock.broker.groups.reply import GroupReply
+from penstock.broker.groups.shard import GroupShard
+from penstock.broker.groups.traits import Group, ListedGroup, expiry_rule, is_unused, listed, tombstones
+from penstock.coordinator.classic_group import ClassicGroup, ClassicGroupSettings
+from penstock.coordinator.classic_messages import Effect, GroupChanged, LeaveReply
+from penstock.coordinator.consumer_group import ConsumerGroup
+from penstock.coordinator.offsets import NO_TOPIC_ID
+from penstock.coordinator.records.classic_group_records import snapshot_record
+from penstock.core.ids import TopicName
+from penstock.metadata.topics import GROUP_OFFSETS_TOPIC
+from penstock.protocol.compression import Compression
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    from penstock.broker.groups.classic import ClassicGroups
+    from penstock.broker.groups.consumer import ConsumerGroups
+    from penstock.broker.groups.offsets import GroupOffsets
+    from penstock.broker.node import Node
+
+logger = logging.getLogger(__name__)
+
+_MINUTE_MS: Final = 60_000
+
+
+class GroupCoordinator:
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        config = node.config
+        self.log = CoordinatorLog(
+            node,
+            CoordinatorTopic(
+                GROUP_OFFSETS_TOPIC,
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.offsets_topic_segment_bytes),
+                },
+                Compression(config.offsets_topic_compression_codec),
+            ),
+        )
+        self._shards: dict[int, GroupShard] = {}
+        # A clock that the system's time being set cannot move: members would expire that are well and alive.
+        self._clock_origin_ms = node.now_ms() - int(node.loop.time() * 1000)
+        self._deadlines = Deadlines(node.loop, self.now_ms, self._group_is_due)
+        self._cleanup: asyncio.TimerHandle | None = None
+        self._schedule_cleanup()
+
+    def now_ms(self) -> int:
+        return self._clock_origin_ms + int(self.node.loop.time() * 1000)
+
+    def close(self) -> None:
+        self._deadlines.close()
+        if self._cleanup is not None:
+            self._cleanup.cancel()
+
+    @cached_property
+    def classic(self) -> ClassicGroups:
+        from penstock.broker.groups.classic import ClassicGroups
+
+        return ClassicGroups(self)
+
+    @cached_property
+    def consumers(self) -> ConsumerGroups:
+        from penstock.broker.groups.consumer import ConsumerGroups
+
+        return ConsumerGroups(self)
+
+    @cached_property
+    def offsets(self) -> GroupOffsets:
+        from penstock.broker.groups.offsets import GroupOffsets
+
+        return GroupOffsets(self)
+
+    # Shards
+
+    def shard(self, group_id: str) -> GroupShard:
+        """For whoever will change the group: the topic is created if need be."""
+        self.log.ensure_topic()
+        return self._loaded(self.log.partition_for(group_id))
+
+    def shard_to_read(self, group_id: str) -> GroupShard:
+        """For whoever only looks: where there is no topic yet, there are no groups, and looking makes none."""
+        index = self.log.partition_for(group_id)
+        if self.log.topic_name not in self.node.topics:
+            return GroupShard(index, self.log, self._shard_failed)
+        return self._loaded(index)
+
+    def all_shards(self) -> list[GroupShard]:
+        """Loads what is not loaded yet; BrokerError if one cannot be."""
+        if self.log.topic_name not in self.node.topics:
+            return []
+        return [self._loaded(index) for index in range(len(self.node.topics.topic(self.log.topic_name).partitions))]
+
+    def _loaded(self, index: int) -> GroupShard:
+        shard = self._shards.get(index)
+        if shard is None:
+            shard = self._load(index)
+            self._shards[index] = shard
+            for group in shard.groups.values():
+                self.watch(group)
+            # Topics may have been deleted while nobody looked; their successors must not inherit the offsets.
+            shard.append(shard.offsets.delete_where(self._is_gone))
+        return shard
+
+    def _load(self, index: int) -> GroupShard:
+        shard = GroupShard(index, self.log, self._shard_failed)
+        loaded = LoadedGroups()
+        loaded.replay(self.log.load(index))
+        shard.offsets = loaded.offsets
+        now_ms = self.now_ms()
+        settings = self.classic_settings
+        for snapshot in loaded.classic.values():
+            shard.groups[snapshot.group_id] = ClassicGroup.restore(snapshot, settings, _new_uuid, now_ms)
+        for group_id, changes in loaded.consumer.items():
+            shard.groups[group_id] = self.consumers.restore(group_id, list(changes.values()))
+        for group_id in shard.offsets.groups() - shard.groups.keys():
+            shard.groups[group_id] = self.new_classic_group(group_id)
+        return shard
+
+    def _shard_failed(self, shard: GroupShard, failure: BrokerError) -> None:
+        """Its memory is forgotten; the members that wait are sent to look for their coordinator again."""
+        # Whoever deletes the topic knows what that does; anything else is trouble with the disk.
+        level = logging.ERROR if self.log.topic_name in self.node.topics else logging.INFO
+        logger.log(level, "%s-%d is given up: %s", self.log.topic_name, shard.index, failure.message)
+        if self._shards.get(shard.index) is shard:
+            del self._shards[shard.index]
+        for group in shard.groups.values():
+            self._deadlines.forget(group.group_id)
+            if isinstance(group, ClassicGroup):
+                for effect in group.close(ErrorCode.NOT_COORDINATOR, self.now_ms()):
+                    if not isinstance(effect, GroupChanged):
+                        _reply_of(effect).fail(failure)
+
+    # Groups
+
+    @property
+    def classic_settings(self) -> ClassicGroupSettings:
+        config = self.node.config
+        return ClassicGroupSettings(
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            session_timeout_ms_min=config.group_min_session_timeout_ms,
+            session_timeout_ms_max=config.group_max_session_timeout_ms,
+            size_max=config.group_max_size,
+        )
+
+    def new_classic_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, self.classic_settings, _new_uuid)
+
+    def carry_out(self, shard: GroupShard, group: ClassicGroup, effects: Iterable[Effect]) -> None:
+        """What a classic group decided: changes into the log, and answers behind them."""
+        for effect in effects:
+            if isinstance(effect, GroupChanged):
+                shard.append([snapshot_record(effect.snapshot)])
+            else:
+                shard.answer(_reply_of(effect), effect.results if isinstance(effect, LeaveReply) else effect.result)
+        if group.is_idle and group.generation_id == 0 and not shard.offsets.knows(group.group_id):
+            # Whoever asked has left or was refused before the log heard of the group.
+            self.forget(shard, group)
+        else:
+            self.watch(group)
+
+    def watch(self, group: Group) -> None:
+        """To be called after whatever may have brought the group's next deadline forward."""
+        self._deadlines.set(group.group_id, group.next_deadline_ms())
+
+    def forget(self, shard: GroupShard, group: Group) -> None:
+        del shard.groups[group.group_id]
+        self._deadlines.forget(group.group_id)
+
+    def list_groups(self) -> list[ListedGroup]:
+        """All of them, in every shard."""
+        return [listed(group) for shard in self.all_shards() for group in shard.groups.values()]
+
+    def delete(self, shard: GroupShard, group_id: str) -> None:
+        """DeleteGroups: the group and all of its offsets; GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP where it may not."""
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id!r}.")
+        records = tombstones(group)
+        shard.append([*shard.offsets.delete_group(group_id), *records])
+        self.forget(shard, group)
+
+    def _group_is_due(self, group_id: str) -> None:
+        shard = self._shards.get(self.log.partition_for(group_id))
+        group = None if shard is None else shard.groups.get(group_id)
+        if shard is None or group is None:
+            return
+        if isinstance(group, ClassicGroup):
+            self.carry_out(shard, group, group.tick(self.now_ms()))
+        else:
+            self.consumers.write(shard, group, group.tick(self.now_ms()))
+
+    # Transactions and topics
+
+    def transaction_ended(self, producer_id: int, partition: int, committed: bool) -> None:
+        """The marker of the producer's transaction is in this partition of `__consumer_offsets`."""
+        shard = self._shards.get(partition)
+        if shard is not None:
+            shard.offsets.end_transaction(producer_id, committed=committed)
+
+    def topics_changed(self) -> None:
+        """Topics were created, deleted or given partitions. Offsets of topics that are gone go with them."""
+        if self.log.topic_name not in self.node.topics:
+            for shard in list(self._shards.values()):
+                shard.give_up(BrokerError(ErrorCode.NOT_COORDINATOR, f"{self.log.topic_name} was deleted."))
+            return
+        for shard in list(self._shards.values()):
+            shard.append(shard.offsets.delete_where(self._is_gone))
+        groups = [group for shard in self._shards.values() for group in shard.groups.values()]
+        self.consumers.topics_changed([group for group in groups if isinstance(group, ConsumerGroup)])
+
+    def _is_gone(self, topic: str, topic_id: bytes) -> bool:
+        image = self.node.image.topics.get(TopicName(topic))
+        return image is None or topic_id not in (NO_TOPIC_ID, image.topic_id)
+
+    # Expiry
+
+    def _schedule_cleanup(self) -> None:
+        interval_s = self.node.config.offsets_retention_check_interval_ms / 1000
+        self._cleanup = self.node.loop.call_later(interval_s, self._clean_up)
+
+    def _clean_up(self) -> None:
+        """Forgets offsets that are too old, and then groups that hold nothing and nobody."""
+        now_ms = self.now_ms()
+        retention_ms = self.node.config.offsets_retention_minutes * _MINUTE_MS
+        for shard in list(self._shards.values()):
+            for group in list(shard.groups.values()):
+                rule = expiry_rule(group)
+                if rule is not None:
+                    shard.append(shard.offsets.expire(group.group_id, rule, now_ms, retention_ms))
+                if is_unused(group) and not shard.offsets.knows(group.group_id):
+                    shard.append(tombstones(group))
+                    self.forget(shard, group)
+        self._schedule_cleanup()
+
+
+def _reply_of(effect: Effect) -> GroupReply:
+    assert not isinstance(effect, GroupChanged)
+    assert isinstance(effect.token, GroupReply), "groups are given no other tokens"
+    return effect.token
+
+
+def _new_uuid() -> str:
+    return str(uuid.uuid4())

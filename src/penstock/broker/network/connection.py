@@ -1,0 +1,255 @@
+"""One client's connection: frames in, responses out, in order.
+
+All whole frames of one read are handled together: their appends are written by one system call a partition, and their
+responses leave in one write. A request whose answer is not there yet (a parked fetch, a produce that waits for its
+fsync) holds its place in the line; what was asked later is handled at once and answered behind it.
+
+Invariant: responses leave in the order of their requests.
+Invariant: a peer that does not read its answers, or asks without end, is not read from any more until it has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from penstock.broker.deferred import Deferred
+from penstock.broker.network.sender import SENDFILE_BYTES_MIN, Sender, is_memory
+from penstock.broker.request_context import RequestContext
+from penstock.broker.router import BY_API_KEY, Route
+from penstock.core import limits
+from penstock.core.errors import ProtocolError
+from penstock.protocol.error_codes import ErrorCode
+from penstock.protocol.framing import FrameBuffer
+from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header
+
+if TYPE_CHECKING:
+    from penstock.broker.network.server import Server
+    from penstock.broker.node import Node
+
+logger = logging.getLogger(__name__)
+
+_PRODUCE_KEY: Final = 0
+
+
+class _Slot:
+    """A request's place in the line of responses."""
+
+    __slots__ = ("answer", "correlation_id", "route", "version")
+
+    def __init__(self, route: Route, version: int, correlation_id: int, answer: Any) -> None:
+        self.route = route
+        self.version = version
+        self.correlation_id = correlation_id
+        self.answer = answer  # a response message, or a Deferred that will have one
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Speaks the Kafka protocol with one peer; knows nothing of what the APIs mean."""
+
+    def __init__(self, server: Server, node: Node) -> None:
+        self._server = server
+        self._node = node
+        self._frames = FrameBuffer(node.config.socket_request_max_bytes)
+        self._line: deque[_Slot] = deque()
+        self._outgoing: list[Any] = []
+        self._handling = False
+        self._reading_paused = False
+        self._resuming = False  # paused still, but reading on has been put on the loop's list
+        self._closing = False
+        self._failure: str | None = None  # why the connection must end once the answers that are ready have left
+        self._peer = "?"
+        self.last_active = 0.0
+
+    # The event loop's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance
+        transport_socket = transport.get_extra_info("socket")
+        peer = transport.get_extra_info("peername")
+        self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._sender = Sender(transport_socket, self._node.loop, self._drained, self.close)
+        self.last_active = self._node.loop.time()
+        self._server.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._node.loop.time()
+        self._frames.advance(nbytes)
+        self._handle_frames()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._sender.close()
+        for slot in self._line:
+            if isinstance(slot.answer, Deferred):
+                slot.answer.abandon()
+        self._line.clear()
+        self._server.closed(self)
+
+    def close(self, reason: str | None = None) -> None:
+        """Hangs up. A reason means that the peer is at fault, and is logged."""
+        if self._closing:
+            return
+        if reason is not None:
+            logger.info("closing the connection of %s: %s", self._peer, reason)
+        self._closing = True
+        self._sender.close()
+        self._transport.abort()
+
+    # Requests
+
+    def _handle_frames(self) -> None:
+        """Every whole frame that has arrived, then their appends, then their answers."""
+        self._handling = True
+        try:
+            while not self._closing and not self._reading_paused:
+                frame = self._frames.next_frame()
+                if frame is None:
+                    break
+                self._handle(frame)
+                if len(self._line) >= limits.PIPELINED_REQUESTS_MAX:
+                    self._pause_reading()
+        except ProtocolError as error:
+            self._failure = str(error)
+        finally:
+            # Even when the peer broke the protocol: what it sent before that was in order, and others may have staged.
+            self._node.appends.write()
+            self._handling = False
+        self._send_answers()
+        if self._failure is not None:
+            # After the answers to what came before it: an append that was acknowledged to nobody would be sent again.
+            self.close(self._failure)
+
+    def _handle(self, frame: memoryview) -> None:
+        api_key, version, correlation_id, client_id, position = read_request_header(frame, 0, len(frame))
+        route = BY_API_KEY.get(api_key)
+        if route is None:
+            raise ProtocolError(f"API {api_key} is not served here")
+        if api_key == API_VERSIONS_KEY and not route.min_version <= version <= route.max_version:
+            from penstock.broker.handlers.api_versions import unsupported_version
+
+            self._answer(route, 0, correlation_id, unsupported_version())
+            return
+        request = route.read(version, frame, position)
+        context = RequestContext(self._node, version, client_id, self._peer, self._hang_up)
+        if api_key != _PRODUCE_KEY:
+            # On one connection requests take effect in order: whoever asks behind its own produce finds it written.
+            self._node.appends.write()
+        try:
+            answer = route.handle(request, context)
+        except ProtocolError:
+            raise
+        except Exception:
+            # A bug of ours must not take the broker's other clients with it.
+            logger.exception("%s version %d from %s failed", route.name, version, self._peer)
+            answer = route.failure(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if answer is None:
+                raise ProtocolError(f"{route.name} failed, and has no way to say so") from None
+        if answer is not None:
+            self._answer(route, version, correlation_id, answer)
+
+    def _answer(self, route: Route, version: int, correlation_id: int, answer: Any) -> None:
+        if isinstance(answer, Deferred):
+            answer.listen(self._deferred_completed)
+        elif not self._line:
+            self._outgoing += route.write(version, correlation_id, answer)
+            return
+        self._line.append(_Slot(route, version, correlation_id, answer))
+
+    # Answers
+
+    def _deferred_completed(self) -> None:
+        if not self._handling:
+            self._send_answers()
+
+    def _send_answers(self) -> None:
+        """Sends what stands completed at the head of the line."""
+        line = self._line
+        outgoing = self._outgoing
+        while line:
+            slot = line[0]
+            answer = slot.answer
+            if isinstance(answer, Deferred):
+                if not answer.done:
+                    break
+                answer = answer.response
+            line.popleft()
+            outgoing += slot.route.write(slot.version, slot.correlation_id, answer)
+        if not outgoing or self._closing:
+            return
+        self._outgoing = []
+        try:
+            self._sender.send(_joined(outgoing))
+        except OSError as error:
+            self.close(f"records cannot be read: {error.strerror}")
+            return
+        if self._sender.queued_bytes > limits.UNSENT_RESPONSE_BYTES_MAX:
+            self._pause_reading()
+        elif self._reading_paused:
+            self._resume_reading()
+
+    # Back-pressure
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and not self._closing:
+            self._reading_paused = True
+            if self._transport.is_reading():
+                self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if len(self._line) >= limits.PIPELINED_REQUESTS_MAX:
+            return
+        if self._sender.queued_bytes > limits.UNSENT_RESPONSE_BYTES_MAX:
+            return
+        if not self._resuming:
+            # Not from inside a send, so that the stack stays flat.
+            self._resuming = True
+            self._node.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """Frames that arrived before the pause come first; they may be reason enough for the next one."""
+        self._resuming = False
+        self._reading_paused = False
+        self._handle_frames()
+        if not self._reading_paused and not self._closing:
+            self._transport.resume_reading()
+
+    def _drained(self) -> None:
+        if self._reading_paused:
+            self._resume_reading()
+
+    def _hang_up(self, reason: str) -> None:
+        """Asked for by a handler; what was asked before that request is still answered."""
+        if self._handling:
+            self._failure = reason
+        else:
+            self.close(reason)
+
+
+def _joined(chunks: list[Any]) -> list[Any]:
+    """Neighbouring pieces of memory become one, and slices too small to be worth a sendfile become memory."""
+    if len(chunks) == 1:
+        return chunks if is_memory(chunks[0]) or len(chunks[0]) >= SENDFILE_BYTES_MIN else [chunks[0].read()]
+    joined: list[Any] = []
+    memory: list[Any] = []
+    for chunk in chunks:
+        if is_memory(chunk):
+            memory.append(chunk)
+        elif len(chunk) < SENDFILE_BYTES_MIN:
+            memory.append(chunk.read())
+        else:
+            if memory:
+                joined.append(b"".join(memory))
+                memory = []
+            joined.append(chunk)
+    if memory:
+        joined.append(b"".join(memory))
+    return joined

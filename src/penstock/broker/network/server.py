@@ -1,0 +1,54 @@
+"""Listening, and the connections that came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from penstock.broker.network.connection import Connection
+from penstock.broker.node import Node
+from penstock.core import limits
+
+
+class Server:
+    """One listener. Closes connections that have been idle for `connections.max.idle.ms`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._connections: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+        self._idle_check: asyncio.TimerHandle | None = None
+
+    async def listen(self, bound: socket.socket) -> None:
+        self._listener = await self._node.loop.create_server(
+            lambda: Connection(self, self._node), sock=bound, backlog=limits.LISTEN_BACKLOG
+        )
+        self._schedule_idle_check()
+
+    def stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+    def close(self) -> None:
+        self.stop_listening()
+        if self._idle_check is not None:
+            self._idle_check.cancel()
+        for connection in tuple(self._connections):
+            connection.close()
+
+    def opened(self, connection: Connection) -> None:
+        self._connections.add(connection)
+
+    def closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    def _schedule_idle_check(self) -> None:
+        idle_seconds = self._node.config.connections_max_idle_ms / 1000
+        self._idle_check = self._node.loop.call_later(min(idle_seconds, 60.0) / 2, self._close_idle)
+
+    def _close_idle(self) -> None:
+        deadline = self._node.loop.time() - self._node.config.connections_max_idle_ms / 1000
+        for connection in tuple(self._connections):
+            if connection.last_active < deadline:
+                connection.close()
+        self._schedule_idle_check()

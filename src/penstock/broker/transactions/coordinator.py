@@ -1,0 +1,381 @@
+"""The transaction coordinator: its state machine's changes into the transaction log, and markers into partitions.
+
+A transaction ends in three steps: the decision is written (PrepareCommit or PrepareAbort), then a marker into every
+partition, then that it is complete. A crash after the first step is made up for by `resume`, which writes the markers
+again; a crash before it leaves the transaction open, to be aborted by its producer's successor or its deadline.
+
+Owns: loading, what waits for the log, timers. Which request is allowed is decided in `coordinator/transactions.py`.
+
+Invariant: a client is told nothing that the transaction log does not hold.
+Invariant: no partition gets a batch of a transaction before the log says that the partition is in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.coordinator_log import CoordinatorLog, CoordinatorTopic
+from penstock.broker.deadlines import Deadlines
+from penstock.broker.transactions.admission import Joining, refusal_for
+from penstock.broker.transactions.hanging import end_hanging_transactions
+from penstock.broker.transactions.markers import Failures, TransactionEnd, write_markers
+from penstock.coordinator.records.transaction_log import record_of, tombstone_of, transaction_in
+from penstock.coordinator.transaction import ProtocolLevel, Transaction, TransactionState
+from penstock.coordinator.transactions import Change, Transactions
+from penstock.core.errors import ProtocolError
+from penstock.core.ids import ProducerIdentity, TopicPartition
+from penstock.metadata.topics import TRANSACTION_STATE_TOPIC
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+logger = logging.getLogger(__name__)
+
+# A marker that is refused so will never be written: the partition is gone, or it has seen a later epoch already.
+_NEVER_TO_BE_WRITTEN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+_RETRY_MS: Final = 1_000
+_EXPIRY: Final = "expiry"
+_RESUME: Final = "resume"
+
+OnDone = Callable[[BrokerError | None], None]
+OnProducer = Callable[[ProducerIdentity | BrokerError], None]
+OnAdmitted = Callable[[Failures], None]
+
+
+class TransactionCoordinator:
+    """Belongs to the event loop, as the node does."""
+
+    def __init__(self, node: Node) -> None:
+        config = node.config
+        self._node = node
+        self._log = CoordinatorLog(
+            node,
+            CoordinatorTopic(
+                TRANSACTION_STATE_TOPIC,
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                    "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                    "unclean.leader.election.enable": "false",
+                },
+            ),
+        )
+        self._topic_id: bytes | None = None
+        self._shards: dict[int, Transactions] = {}
+        self._epochs: dict[int, int] = {}  # of this coordinator, for each shard: the leader epoch it was loaded in
+        self._finishing: set[str] = set()  # whose markers are being written
+        self._waiting: dict[str, list[Callable[[], None]]] = {}  # for a change that is being written
+        self._deadlines = Deadlines(node.loop, node.now_ms, self._due)
+        self._expire_later()
+
+    # Requests. What is refused at once raises; everything else is told to the callback, once.
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, on_done: OnProducer
+    ) -> None:
+        """Fences the producers that had the transactional id before; an open transaction of theirs is aborted first,
+        and the client told to ask again."""
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty.")
+        if not 0 < timeout_ms <= self._node.config.transaction_max_timeout_ms:
+            raise BrokerError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"transaction.timeout.ms must be between 1 and {self._node.config.transaction_max_timeout_ms}.",
+            )
+        self._log.ensure_topic()
+        index, shard = self._shard_of(transactional_id)
+        change = shard.init_producer_id(transactional_id, timeout_ms, expected, self._node.now_ms())
+        assert change.after is not None
+        after = change.after
+
+        def done(error: BrokerError | None) -> None:
+            if error is None and after.state is TransactionState.PREPARE_ABORT:
+                error = BrokerError(
+                    ErrorCode.CONCURRENT_TRANSACTIONS, "An earlier transaction had to be aborted first."
+                )
+            on_done(after.producer if error is None else error)
+
+        self._write(index, shard, change, done)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: frozenset[TopicPartition],
+        level: ProtocolLevel,
+        on_done: OnDone,
+    ) -> None:
+        _check_id(transactional_id)
+        index, shard = self._shard_of(transactional_id)
+        change = shard.add_partitions(transactional_id, producer, partitions, level, self._node.now_ms())
+        if change is None:
+            on_done(None)
+        else:
+            self._write(index, shard, change, on_done)
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: frozenset[TopicPartition]
+    ) -> Failures:
+        """Which partitions are not in the producer's open transaction, and why not."""
+        _check_id(transactional_id)
+        _, shard = self._shard_of(transactional_id)
+        failures: Failures = {}
+        for partition in partitions:
+            try:
+                shard.verify_partition(transactional_id, producer, partition)
+            except BrokerError as error:
+                failures[partition] = error.to_keep()
+        return failures
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        commits: bool,
+        level: ProtocolLevel,
+        on_done: OnProducer,
+    ) -> None:
+        """Tells the id and epoch with which the producer goes on."""
+        _check_id(transactional_id)
+        index, shard = self._shard_of(transactional_id)
+        now_ms = self._node.now_ms()
+        change = shard.end(transactional_id, producer, commits, level, now_ms)
+        if change is None:
+            known = shard.find(transactional_id)
+            assert known is not None
+            on_done(known.producer)
+            return
+        assert change.after is not None
+        goes_on_with = change.after.completed(now_ms).producer
+        self._write(index, shard, change, lambda error: on_done(goes_on_with if error is None else error))
+
+    def admit(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: frozenset[TopicPartition],
+        joining: Joining,
+        on_admitted: OnAdmitted,
+    ) -> None:
+        """Before a batch of a transaction may be appended: tells which partitions must not get theirs, and why."""
+        # What is known of the transaction may stand in this very round.
+        self._node.appends.write()
+        try:
+            if joining is Joining.WITH_THE_WRITE:
+                self._join(transactional_id, producer, partitions, on_admitted)
+                return
+            failures: Failures = {}
+            if self._node.config.transaction_partition_verification_enable:
+                failures = self.verify_partitions(transactional_id, producer, partitions)
+        except BrokerError as error:
+            failures = dict.fromkeys(partitions, error.to_keep())
+        on_admitted({partition: refusal_for(error, joining) for partition, error in failures.items()})
+
+    def _join(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: frozenset[TopicPartition],
+        on_admitted: OnAdmitted,
+    ) -> None:
+        _check_id(transactional_id)
+        _, shard = self._shard_of(transactional_id)
+        if shard.is_pending(transactional_id):
+            # Two batches in a row of a producer that has just begun: the second must neither overtake the first, nor
+            # be refused because of it.
+            again = partial(self.admit, transactional_id, producer, partitions, Joining.WITH_THE_WRITE, on_admitted)
+            self._waiting.setdefault(transactional_id, []).append(again)
+            return
+
+        def done(error: BrokerError | None) -> None:
+            if error is None:
+                on_admitted({})
+            else:
+                refusal = refusal_for(error, Joining.WITH_THE_WRITE)
+                on_admitted(dict.fromkeys(partitions, refusal))
+
+        self.add_partitions(transactional_id, producer, partitions, ProtocolLevel.EPOCH_PER_TRANSACTION, done)
+        # The batch may follow only behind this record.
+        self._node.appends.write()
+
+    # What tools ask
+
+    def find(self, transactional_id: str) -> Transaction:
+        _check_id(transactional_id)
+        _, shard = self._shard_of(transactional_id)
+        found = shard.find(transactional_id)
+        if found is None:
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return found
+
+    def __iter__(self) -> Iterator[Transaction]:
+        """Every transactional id that is known."""
+        for index in self._indexes():
+            yield from self._shard(index)
+
+    # The log
+
+    def resume(self) -> None:
+        """Loads everything and takes up what was left undone: markers that may be missing, and deadlines."""
+        for index in self._indexes():
+            try:
+                shard = self._shard(index)
+            except BrokerError:
+                self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
+                return
+            self._finish_all(index, shard)
+        end_hanging_transactions(self._node, self)
+
+    def close(self) -> None:
+        self._deadlines.close()
+
+    def _indexes(self) -> range:
+        topics = self._node.topics
+        return range(len(topics.topic(TRANSACTION_STATE_TOPIC).partitions) if TRANSACTION_STATE_TOPIC in topics else 0)
+
+    def _shard_of(self, transactional_id: str) -> tuple[int, Transactions]:
+        index = self._log.partition_for(transactional_id)
+        return index, self._shard(index)
+
+    def _shard(self, index: int) -> Transactions:
+        """The transactional ids of a partition of the log, which is read when the first of them is asked for."""
+        topics = self._node.topics
+        if TRANSACTION_STATE_TOPIC not in topics:
+            return Transactions(self._node.store.allocate_producer_id)
+        topic_id = topics.topic(TRANSACTION_STATE_TOPIC).topic_id
+        if topic_id != self._topic_id:
+            # Somebody deleted the topic, and with it everything that was known.
+            self._shards.clear()
+            self._topic_id = topic_id
+        shard = self._shards.get(index)
+        if shard is None:
+            shard = self._shards[index] = self._load(index)
+            self._deadlines.set(str(index), shard.next_deadline_ms())
+            self._finish_all(index, shard)
+        return shard
+
+    def _load(self, index: int) -> Transactions:
+        shard = Transactions(self._node.store.allocate_producer_id)
+        self._epochs[index] = self._node.topics.partition(TRANSACTION_STATE_TOPIC, index).leader_epoch
+        try:
+            for record in self._log.load(index):
+                shard.restore(*transaction_in(record.key, record.value))
+        except ProtocolError as error:
+            logger.error("%s-%d cannot be loaded: %s", TRANSACTION_STATE_TOPIC, index, error)
+            raise BrokerError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The transaction log is damaged: {error}"
+            ) from error
+        return shard
+
+    def _write(self, index: int, shard: Transactions, change: Change, on_done: OnDone) -> None:
+        record = tombstone_of(change.transactional_id) if change.after is None else record_of(change.after)
+        self._log.append(index, [record], on_committed=partial(self._written, index, shard, change, on_done))
+
+    def _written(
+        self, index: int, shard: Transactions, change: Change, on_done: OnDone, error: BrokerError | None
+    ) -> None:
+        if error is None and self._shards.get(index) is not shard:
+            # Another change of the partition failed, and the log was or will be read anew: what it says counts.
+            error = BrokerError(ErrorCode.NOT_COORDINATOR, "The transaction log is being loaded again.")
+        if error is not None:
+            self._forget(index, shard)
+            on_done(error)
+        else:
+            shard.committed(change)
+            after = change.after
+            if after is not None and after.state.is_prepared:
+                self._finish(index, shard, after, on_done)
+            else:
+                if after is not None:
+                    self._deadlines.set(str(index), after.deadline_ms)
+                on_done(None)
+        self._wake(change.transactional_id)
+
+    def _forget(self, index: int, shard: Transactions) -> None:
+        """Memory must not say what the log may lack."""
+        if self._shards.get(index) is shard:
+            del self._shards[index]
+            self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
+
+    def _wake(self, transactional_id: str) -> None:
+        for again in self._waiting.pop(transactional_id, ()):
+            again()
+
+    # The end of a transaction
+
+    def _finish_all(self, index: int, shard: Transactions) -> None:
+        for transaction in shard.prepared():
+            transactional_id = transaction.transactional_id
+            if transactional_id not in self._finishing and not shard.is_pending(transactional_id):
+                self._finish(index, shard, transaction, lambda error: None)
+
+    def _finish(self, index: int, shard: Transactions, transaction: Transaction, on_done: OnDone) -> None:
+        self._finishing.add(transaction.transactional_id)
+        end = TransactionEnd(
+            transaction.producer,
+            transaction.commits,
+            self._epochs[index],
+            epoch_must_be_new=transaction.level is ProtocolLevel.EPOCH_PER_TRANSACTION,
+        )
+        partitions = sorted(transaction.partitions)
+        write_markers(self._node, end, partitions, partial(self._markers_written, index, shard, transaction, on_done))
+
+    def _markers_written(
+        self, index: int, shard: Transactions, transaction: Transaction, on_done: OnDone, failures: Failures
+    ) -> None:
+        self._finishing.discard(transaction.transactional_id)
+        lasting = {place: error for place, error in failures.items() if error.code not in _NEVER_TO_BE_WRITTEN}
+        for place, error in failures.items():
+            logger.warning("no marker of %s in %s-%d: %s", transaction.transactional_id, *place, error.message)
+        if lasting or self._shards.get(index) is not shard:
+            # The outcome is decided, and the client may know it; only its readers have to wait.
+            self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
+            on_done(None)
+            return
+        change = shard.markers_written(transaction.transactional_id, self._node.now_ms())
+        self._write(index, shard, change, lambda error: on_done(None))
+
+    # Time
+
+    def _due(self, key: str) -> None:
+        if key == _EXPIRY:
+            self._expire()
+        elif key == _RESUME:
+            self.resume()
+        elif int(key) in self._shards:
+            self._abort_overdue(int(key))
+
+    def _abort_overdue(self, index: int) -> None:
+        shard = self._shards[index]
+        for change in shard.tick(self._node.now_ms()):
+            logger.info("the transaction of %s ran out of time and is aborted", change.transactional_id)
+            self._write(index, shard, change, lambda error: None)
+        self._deadlines.set(str(index), shard.next_deadline_ms())
+
+    def _expire_later(self) -> None:
+        interval_ms = self._node.config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._deadlines.set(_EXPIRY, self._node.now_ms() + interval_ms)
+
+    def _expire(self) -> None:
+        for index, shard in tuple(self._shards.items()):
+            for change in shard.expire(self._node.now_ms(), self._node.config.transactional_id_expiration_ms):
+                self._write(index, shard, change, lambda error: None)
+        self._expire_later()
+
+
+def _check_id(transactional_id: str) -> None:
+    if not transactional_id:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty.")

@@ -1,0 +1,81 @@
+"""Exactly once by recognising repetitions: a unique index on (topic, partition, offset), in the same database.
+
+The second style beside stored offsets: progress is the group's, committed after the effect as under at_least_once, and
+a record that comes again is found in the index and skipped. Choose it where offsets have to be the group's own (they
+may be reset with `penstock group reset-offsets`, and nothing is applied twice); it costs a row for every record.
+
+Invariant: a record's row and its effect commit together. A consumer that was put out of the group, and does not know
+it, meets the same index, and waits there for whoever came first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.client.delivery.database_store import DatabaseStore
+from penstock.client.records import Record, first_offsets, next_offsets
+from penstock.core.errors import CommitRefused
+from penstock.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.client.consumer import Consumer
+    from penstock.client.delivery.loop import Call
+
+_CREATE_APPLIED: Final = """
+CREATE TABLE IF NOT EXISTS penstock_applied (
+    consumer_group TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    partition_number INTEGER NOT NULL,
+    record_offset BIGINT NOT NULL,
+    PRIMARY KEY (consumer_group, topic, partition_number, record_offset)
+)"""
+_APPLY: Final = """
+INSERT INTO penstock_applied (consumer_group, topic, partition_number, record_offset) VALUES (?, ?, ?, ?)
+ON CONFLICT DO NOTHING"""
+_log = logging.getLogger("penstock.delivery")
+
+
+class Deduplicated:
+    """`store=Deduplicated(SQLiteStore("orders.db"))`: the handler sees each record once, whatever comes again."""
+
+    def __init__(self, database: DatabaseStore) -> None:
+        self._database = database
+
+    def open(self, consumer: Consumer) -> DeduplicatedSession:
+        with self._database.transaction() as connection:
+            self._database.create_table(connection, _CREATE_APPLIED)
+        return DeduplicatedSession(self._database, consumer)
+
+
+class DeduplicatedSession:
+    def __init__(self, database: DatabaseStore, consumer: Consumer) -> None:
+        self._database = database
+        self._consumer = consumer
+        self._group = consumer.group_id
+
+    def starting_offsets(self, _partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {}
+
+    def close(self) -> None:
+        self._database.close()
+
+    def deliver(self, records: Sequence[Record], call: Call) -> int:
+        try:
+            with self._database.transaction() as connection:
+                new = [record for record in records if not self._already_applied(connection, record)]
+                if new:
+                    call(new, connection)
+        except BaseException:
+            self._consumer.rewind(first_offsets(records))
+            raise
+        try:
+            self._consumer.commit(next_offsets(records))
+        except CommitRefused as refusal:
+            _log.info("a batch will come again, and be skipped: %s", refusal)
+        return len(new)
+
+    def _already_applied(self, connection: Any, record: Record) -> bool:
+        values = (self._group, record.topic, record.partition, record.offset)
+        return bool(self._database.execute(connection, _APPLY, values).rowcount == 0)

@@ -1,0 +1,60 @@
+"""Results and offsets in a PostgreSQL database, through psycopg 3, which is imported when it is needed.
+
+Owns connection and transaction. It must never know of consumers.
+
+Invariant: while a handler runs, nothing but this module can end the transaction: psycopg refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.client.delivery.database_store import DatabaseStore
+from penstock.core.errors import InvalidClientSetting
+
+if TYPE_CHECKING:
+    import psycopg
+
+# Any number will do that all of us agree upon: "penstock" as eight bytes.
+_CREATION_LOCK: Final = int.from_bytes(b"penstock", "big")
+
+
+class PostgresStore(DatabaseStore):
+    """`database` is a connection string, or a connection that nobody else uses during `run`; the handler gets it."""
+
+    def __init__(self, database: str | psycopg.Connection[Any]) -> None:
+        self._database = database
+        self._connection: psycopg.Connection[Any] | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        connection = self._connected()
+        with connection.transaction():
+            yield connection
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and connection is not self._database:
+            connection.close()
+
+    def create_table(self, connection: psycopg.Connection[Any], statement: str) -> None:
+        # IF NOT EXISTS looks and creates in two steps, between which another consumer's fits.
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
+        connection.execute(statement)
+
+    def execute(self, connection: psycopg.Connection[Any], statement: str, values: Sequence[Any]) -> Any:
+        return connection.execute(statement.replace("?", "%s"), values)
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            try:
+                import psycopg
+            except ImportError as missing:
+                raise InvalidClientSetting("PostgresStore wants psycopg: pip install 'psycopg[binary]'") from missing
+            if isinstance(self._database, psycopg.Connection):
+                self._connection = self._database
+            else:
+                self._connection = psycopg.connect(self._database, autocommit=True)
+        return self._connection

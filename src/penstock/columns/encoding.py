@@ -1,0 +1,208 @@
+"""Arrow columns into whole record batches, one stream of batches for each partition that rows go to.
+
+Owns: the bounds of a batch, its header, compression and CRC.
+Must never know: connections, producers, Spark, and the time, which is passed in.
+
+Invariant: rows of one partition keep their order within and across its batches.
+Invariant: no Python object is made for a row; the loops are kernels' (`encoding_kernels.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from penstock.columns.binary_columns import (
+    NO_BINARY,
+    NO_HEADERS,
+    BinaryColumn,
+    HeaderColumns,
+    binary_column,
+    header_columns,
+    numbers_of,
+    validity_of,
+)
+from penstock.columns.encoding_kernels import encode_records
+from penstock.columns.partitioning import ColumnPartitioner
+from penstock.protocol.compression import Compression, compress
+from penstock.protocol.record_batch import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
+
+_NO_LEADER_EPOCH: Final = -1
+_NO_PRODUCER_EPOCH: Final = -1
+_CRC: Final = Struct(">I")
+_CRC_AT: Final = 17
+
+# How many of a unit make a millisecond; seconds are the one unit that is coarser.
+_PER_MILLISECOND: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How large a record batch becomes, before compression; a row that is larger alone has a batch of its own.
+
+    The default stays below the `message.max.bytes` that brokers have by default.
+    """
+
+    rows_max: int = 16 * 1024
+    bytes_max: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        if self.rows_max < 1 or not HEADER_BYTES < self.bytes_max <= 1 << 30:
+            raise ValueError("a batch holds at least one row and its header, and at most a gigabyte")
+
+
+class EncodedBatch(NamedTuple):
+    """A whole record batch that belongs to no producer yet: whoever sends it writes the producer's fields."""
+
+    partition: int
+    records_count: int
+    content: memoryview
+
+
+class _Columns(NamedTuple):
+    timestamps: NDArray[np.int64]
+    keys: BinaryColumn
+    values: BinaryColumn
+    headers: HeaderColumns
+
+
+class ColumnEncoder:
+    """Encodes the rows of one task: it remembers whose turn it is for rows without a key."""
+
+    def __init__(
+        self,
+        partitioner: ColumnPartitioner,
+        *,
+        compression: Compression = Compression.NONE,
+        compression_level: int | None = None,
+        transactional: bool = False,
+        limits: BatchLimits | None = None,
+    ) -> None:
+        self._partitioner = partitioner
+        self._compression = compression
+        self._compression_level = compression_level
+        self._attributes = compression | TRANSACTIONAL_FLAG * transactional
+        self._limits = limits or BatchLimits()
+        self._scratch = np.empty(self._limits.bytes_max, np.uint8)
+
+    def encode(self, rows: Any, now_ms: int) -> Iterator[EncodedBatch]:
+        """The batches of one pyarrow RecordBatch, partition after partition.
+
+        Columns: `key`, `value` (binary or string), `headers` (list of key and value), `timestamp` (null: `now_ms`),
+        `partition` (null: by key). Each may be missing, others are not looked at. A column of another type is a
+        ValueError.
+        """
+        if rows.num_rows == 0:
+            return
+        columns = _columns_of(rows, now_ms)
+        partitions = _column(rows, "partition")
+        targets = self._partitioner.targets(rows.num_rows, columns.keys, partitions)
+        order, ends = self._partitioner.grouped(targets)
+        first = 0
+        for partition in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
+            end = int(ends[partition])
+            while first < end:
+                records_count, content = self._encode_batch(columns, order, first, end)
+                yield EncodedBatch(partition, records_count, content)
+                first += records_count
+
+    def _encode_batch(
+        self, columns: _Columns, order: NDArray[np.int32], first: int, end: int
+    ) -> tuple[int, memoryview]:
+        end = min(end, first + self._limits.rows_max)
+        out = self._scratch
+        encoded_end, position, max_timestamp = _encode(out, columns, order, first, end)
+        if encoded_end == first:  # the row is larger than a batch should be
+            out = np.empty(position, np.uint8)
+            encoded_end, position, max_timestamp = _encode(out, columns, order, first, first + 1)
+        records_count = encoded_end - first
+        if self._compression != Compression.NONE:
+            payload = compress(self._compression, out.data[HEADER_BYTES:position], self._compression_level)
+            content = memoryview(bytearray(HEADER_BYTES) + payload)
+        elif position * 2 < out.size:
+            content = memoryview(bytearray(out.data[:position]))
+        else:  # a well filled buffer is given away rather than copied
+            content = out.data[:position]
+            if out is self._scratch:
+                self._scratch = np.empty(self._limits.bytes_max, np.uint8)
+        header = BatchHeader(
+            base_offset=0,
+            batch_length=len(content) - LOG_OVERHEAD,
+            partition_leader_epoch=_NO_LEADER_EPOCH,
+            magic=MAGIC_V2,
+            crc=0,
+            attributes=self._attributes,
+            last_offset_delta=records_count - 1,
+            base_timestamp=int(columns.timestamps[order[first]]),
+            max_timestamp=max_timestamp,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=_NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            records_count=records_count,
+        )
+        _seal(content, header)
+        return records_count, content
+
+
+def _seal(batch: memoryview, header: BatchHeader) -> None:
+    """Writes the header, then the CRC over it and the payload."""
+    HEADER.pack_into(batch, 0, *header)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(batch[CRC_START:]))
+
+
+def _encode(
+    out: NDArray[np.uint8], columns: _Columns, order: NDArray[np.int32], first: int, end: int
+) -> tuple[int, int, int]:
+    headers = columns.headers
+    encoded_end, position, max_timestamp = encode_records(
+        *(out, HEADER_BYTES, order, first, end, columns.timestamps),
+        *columns.keys,
+        *columns.values,
+        *(headers.starts, headers.counts),
+        *headers.names,
+        *headers.values,
+    )
+    return encoded_end, position, max_timestamp
+
+
+def _columns_of(rows: Any, now_ms: int) -> _Columns:
+    keys, values, headers = (_column(rows, name) for name in ("key", "value", "headers"))
+    return _Columns(
+        timestamps=_milliseconds(_column(rows, "timestamp"), rows.num_rows, now_ms),
+        keys=NO_BINARY if keys is None else binary_column(keys, "key"),
+        values=NO_BINARY if values is None else binary_column(values, "value"),
+        headers=NO_HEADERS if headers is None else header_columns(headers),
+    )
+
+
+def _column(rows: Any, name: str) -> Any:
+    index = rows.schema.get_field_index(name)
+    return None if index < 0 else rows.column(index)
+
+
+def _milliseconds(timestamps: Any, rows: int, now_ms: int) -> NDArray[np.int64]:
+    if timestamps is None:
+        return np.full(rows, now_ms, np.int64)
+    if not pa.types.is_timestamp(timestamps.type):
+        raise ValueError(f"column 'timestamp' is {timestamps.type}; it has to be a timestamp")
+    if timestamps.type.unit == "s":
+        timestamps = timestamps.cast(pa.timestamp("ms", tz=timestamps.type.tz))
+    milliseconds = numbers_of(timestamps, np.dtype(np.int64)) // _PER_MILLISECOND[timestamps.type.unit]
+    return np.where(validity_of(timestamps), milliseconds, now_ms) if timestamps.null_count else milliseconds

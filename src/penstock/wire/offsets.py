@@ -1,0 +1,153 @@
+"""Offsets without membership: those of partitions, and those that a group has committed.
+
+`group` here is a name that offsets are kept under; nobody joins it. It must never know records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from penstock.core.ids import OffsetAndMetadata, TopicPartition
+from penstock.protocol.definitions.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from penstock.protocol.definitions.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from penstock.protocol.definitions.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from penstock.protocol.schema import Message
+from penstock.wire.cluster import Cluster, Leader, PartitionAnswer
+from penstock.wire.connection import Connection
+from penstock.wire.errors import require_success
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+OffsetAt = Literal["earliest", "latest"] | int
+"""The first offset, the one after the last, or that of the first record at or after so many milliseconds."""
+
+ISOLATION_LEVELS: Final[Mapping[IsolationLevel, int]] = {"read_uncommitted": 0, "read_committed": 1}
+_TIMESTAMPS: Final[Mapping[str, int]] = {"latest": -1, "earliest": -2}
+_NO_OFFSET: Final = -1
+# Groups keep offsets by the topic's name; version 10 would have us name topics by an id.
+_BY_NAME_UNTIL: Final = 9
+_MANY_GROUPS_SINCE: Final = 8
+
+
+class ListedOffset(NamedTuple):
+    """`offset` is -1 where no record is as late as the timestamp that was asked for."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+def list_offsets(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, OffsetAt],
+    isolation_level: IsolationLevel,
+    timeout_s: float | None,
+) -> dict[TopicPartition, ListedOffset]:
+    def build(connection: Connection, leaders: Mapping[TopicPartition, Leader]) -> tuple[Message, int]:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for partition, leader in leaders.items():
+            at = wanted[partition]
+            topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic)).partitions.append(
+                ListOffsetsPartition(
+                    partition_index=partition.partition,
+                    current_leader_epoch=leader.epoch,
+                    timestamp=_TIMESTAMPS[at] if isinstance(at, str) else at,
+                )
+            )
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=ISOLATION_LEVELS[isolation_level],
+            topics=list(topics.values()),
+            timeout_ms=cluster.settings.times_ms["request.timeout.ms"],
+        )
+        return request, connection.version_for(ListOffsetsRequest, at_least=2)
+
+    return cluster.ask_leaders("offsets of partitions", wanted, build, _listed, timeout_s)
+
+
+def _listed(response: ListOffsetsResponse) -> Iterator[PartitionAnswer]:
+    for topic in response.topics:
+        for answer in topic.partitions:
+            yield PartitionAnswer(
+                TopicPartition(topic.name, answer.partition_index),
+                answer.error_code,
+                ListedOffset(answer.offset, answer.timestamp, answer.leader_epoch),
+            )
+
+
+def fetch_committed(
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool,
+    timeout_s: float | None,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """None asks for all that the group has. Partitions without a committed offset are left out.
+
+    `require_stable` waits for the transactions that are about to commit some.
+    """
+    topics: dict[str, OffsetFetchRequestTopics] | None = None
+    if partitions is not None:
+        topics = {}
+        for name, index in partitions:
+            topics.setdefault(name, OffsetFetchRequestTopics(name=name)).partition_indexes.append(index)
+    wanted = OffsetFetchRequestGroup(group_id=group, topics=None if topics is None else list(topics.values()))
+    request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable)
+
+    def attempt(connection: Connection) -> dict[TopicPartition, OffsetAndMetadata]:
+        version = connection.version_for(OffsetFetchRequest, at_least=_MANY_GROUPS_SINCE, at_most=_BY_NAME_UNTIL)
+        response: OffsetFetchResponse = connection.ask(request, version)
+        answer = response.groups[0]
+        require_success(answer.error_code, f"group '{group}'")
+        committed = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                require_success(each.error_code, f"group '{group}', {partition}")
+                if each.committed_offset != _NO_OFFSET:
+                    committed[partition] = OffsetAndMetadata(each.committed_offset, each.metadata or "")
+        return committed
+
+    return cluster.ask_coordinator("group", group, attempt, timeout_s)
+
+
+def commit_offsets(
+    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None
+) -> None:
+    """As somebody outside the group: refused with UNKNOWN_MEMBER_ID while the group has members."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (name, index), (offset, metadata) in offsets.items():
+        topics.setdefault(name, OffsetCommitRequestTopic(name=name)).partitions.append(
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
+        )
+    request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
+
+    def attempt(connection: Connection) -> None:
+        version = connection.version_for(OffsetCommitRequest, at_most=_BY_NAME_UNTIL)
+        response: OffsetCommitResponse = connection.ask(request, version)
+        require_partition_success(response, f"group '{group}'")
+
+    cluster.ask_coordinator("group", group, attempt, timeout_s)
+
+
+def require_partition_success(response: Any, subject: str) -> None:
+    """For the responses that are an error code for each partition, and nothing more."""
+    for topic in response.topics:
+        for answer in topic.partitions:
+            require_success(answer.error_code, f"{subject}, {TopicPartition(topic.name, answer.partition_index)}")
