@@ -25,6 +25,8 @@ import uvloop
 from penstock.broker.housekeeping import Housekeeping
 from penstock.broker.network.server import Server
 from penstock.broker.node import Node, log_config
+from penstock.broker.system import SystemClock, SystemEntropy
+from penstock.core.clock import Clock, Entropy
 from penstock.core.exit_codes import ExitCode
 from penstock.core.ids import TopicName
 from penstock.log.config import LogConfig
@@ -99,7 +101,7 @@ async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    node = open_node(config, directory, loop, on_fatal)
+    node = open_node(config, directory, loop, on_fatal, clock=SystemClock(), entropy=SystemEntropy())
     host, port = _advertised(config, bound)
     node.announce(host, port)
     node.open_topics()
@@ -135,18 +137,24 @@ async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on
 
 
 def open_node(
-    config: BrokerConfig, directory: Path, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[str], None]
+    config: BrokerConfig,
+    directory: Path,
+    loop: asyncio.AbstractEventLoop,
+    on_fatal: Callable[[str], None],
+    *,
+    clock: Clock,
+    entropy: Entropy,
 ) -> Node:
     try:
-        store = LocalStore.open(directory, node_id=config.node_id)
+        store = LocalStore.open(directory, node_id=config.node_id, new_uuid=entropy.uuid)
         log_directory = LogDirectory.open(
             str(directory),
             RealFileSystem(),
             config_for=_log_configs(config, store.image),
-            now_ms=Node.now_ms(),
+            now_ms=clock.now_ms(),
             report_damage=_report_damage,
         )
-        return Node(config, store, log_directory, loop, on_fatal)
+        return Node(config, store, log_directory, loop, on_fatal, clock=clock, entropy=entropy)
     except (StoreInUse, LogDirectoryInUse) as error:
         raise StartError(ExitCode.DATA_DIR_IN_USE, str(error)) from None
     except StoreError as error:

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
-import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +19,7 @@ from penstock.broker.flush import Flusher, sync_all
 from penstock.broker.partition import Partition
 from penstock.broker.topic_table import Topic, TopicTable
 from penstock.core import limits
+from penstock.core.clock import Clock, Entropy
 from penstock.core.ids import BrokerId, TopicName
 from penstock.log.config import LogConfig
 from penstock.log.log_directory import LogDirectory
@@ -63,8 +61,14 @@ class Node:
         log_directory: LogDirectory,
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[str], None],
+        *,
+        clock: Clock,
+        entropy: Entropy,
     ) -> None:
         self.loop = loop
+        self.clock = clock
+        self.entropy = entropy
+        self.now_ms = clock.now_ms
         self.store = store
         self.log_directory = log_directory
         self.topics = TopicTable()
@@ -77,7 +81,7 @@ class Node:
             self.config.max_incremental_fetch_session_cache_slots,
             limits.FETCH_SESSION_EVICTION_MS,
             # Only has to be hard to hit by accident; nothing is protected by it.
-            lambda: random.randint(1, (1 << 31) - 1),  # noqa: S311
+            lambda: entropy.randrange(1, 1 << 31),
         )
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
@@ -117,10 +121,6 @@ class Node:
         ):
             self.transactions.resume()
 
-    @staticmethod
-    def now_ms() -> int:
-        return time.time_ns() // 1_000_000
-
     def check_in_sync_replicas(self, partition: Partition) -> None:
         """acks=all is refused where too few replicas are in sync to keep its promise.
 
@@ -147,7 +147,7 @@ class Node:
             topic = self.image.topics.get(TopicName(name))
             if topic is None or index >= len(topic.partitions) or not self._belongs_to(topic, index):
                 # A deletion that a crash interrupted, or files that somebody put here: not served, and not thrown away.
-                aside = self.log_directory.set_aside(name, index, uuid.uuid4().hex)
+                aside = self.log_directory.set_aside(name, index, self.entropy.uuid().hex())
                 logger.warning("%s belongs to no topic of this broker; set aside as %s", log.directory, aside)
         for topic in self.image.topics.values():
             self._serve(topic)
@@ -235,7 +235,7 @@ class Node:
 
     def _unmake_logs(self, made: list[tuple[str, int]]) -> None:
         for name, index in made:
-            self._remove_later(self.log_directory.delete(name, index, uuid.uuid4().hex))
+            self._remove_later(self.log_directory.delete(name, index, self.entropy.uuid().hex()))
 
     def _remove_later(self, path: str) -> None:
         """Removing files takes long for a large topic, and nobody waits for it; what is left the next start removes."""
@@ -277,7 +277,7 @@ class Node:
         for topic in [topic for topic in self.topics if topic.topic_id not in self.image.topics_by_id]:
             self.topics.remove(topic.name)
             for partition in topic.partitions:
-                abandoned = self.log_directory.delete(topic.name, partition.index, uuid.uuid4().hex)
+                abandoned = self.log_directory.delete(topic.name, partition.index, self.entropy.uuid().hex())
                 partition.deleted()
                 self._remove_later(abandoned)
 

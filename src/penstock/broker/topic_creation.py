@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from penstock.core.ids import TopicId
 from penstock.metadata.image import TopicCreated, TopicImage
 from penstock.metadata.topics import NewTopic, TopicDefaults, decide_creations
 from penstock.protocol.error_codes import BrokerError
@@ -23,7 +24,7 @@ def create_topics(
     defaults = TopicDefaults(
         node.config.num_partitions, node.config.default_replication_factor, node.inherited_topic_config
     )
-    decisions = decide_creations(node.image, wanted, defaults, node.store.new_topic_id)
+    decisions = decide_creations(node.image, wanted, defaults, lambda: TopicId(node.entropy.uuid()))
     changes = [decision for decision in decisions.values() if isinstance(decision, TopicCreated)]
     failure: BrokerError | None = None
     if changes and not validate_only:

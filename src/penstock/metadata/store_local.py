@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.core.ids import BrokerId, ProducerId, TopicId, uuid_text
+from penstock.core.ids import BrokerId, ProducerId, uuid_text
 from penstock.metadata.change_records import decode_change, encode_change
 from penstock.metadata.image import Change, ClusterImage, InvalidChange, ProducerIdsAllocated
 from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
@@ -59,8 +59,13 @@ class LocalStore:
         self.image = ClusterImage(header["cluster_id"])
 
     @classmethod
-    def open(cls, directory: Path, *, node_id: int, cluster_id: str | None = None) -> LocalStore:
-        """Opens or creates the directory's metadata. Raises StoreError for what a person has to put right."""
+    def open(
+        cls, directory: Path, *, node_id: int, new_uuid: Callable[[], bytes], cluster_id: str | None = None
+    ) -> LocalStore:
+        """Opens or creates the directory's metadata. Raises StoreError for what a person has to put right.
+
+        `new_uuid` names a new cluster and directory; an existing directory keeps its own names.
+        """
         directory_fd = _lock_directory(directory)
         try:
             identity = _read_meta_properties(directory / META_PROPERTIES)
@@ -71,7 +76,7 @@ class LocalStore:
                         f"{journal_path} is missing although {META_PROPERTIES} is there; "
                         "restore it from a backup, or use another data directory"
                     )
-                header = _new_header(node_id, cluster_id)
+                header = _new_header(node_id, cluster_id, new_uuid)
                 _replace_file(journal_path, encode_line(header), directory_fd)
             return cls._open_journal(directory, directory_fd, identity, node_id, cluster_id)
         except OSError as error:
@@ -118,9 +123,6 @@ class LocalStore:
     @property
     def cluster_id(self) -> str:
         return self.image.cluster_id
-
-    def new_topic_id(self) -> TopicId:
-        return TopicId(_random_uuid())
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Makes the changes durable and applies them: all of them, or none and a BrokerError."""
@@ -237,12 +239,12 @@ def _unusable(directory: Path, error: OSError) -> StoreError:
     return StoreError(f"{place}: {error.strerror}; check the data directory's permissions and free space")
 
 
-def _new_header(node_id: int, cluster_id: str | None) -> dict[str, Any]:
+def _new_header(node_id: int, cluster_id: str | None, new_uuid: Callable[[], bytes]) -> dict[str, Any]:
     return {
         "format": JOURNAL_FORMAT,
-        "cluster_id": cluster_id or uuid_text(_random_uuid()),
+        "cluster_id": cluster_id or uuid_text(new_uuid()),
         "node_id": node_id,
-        "directory_id": uuid_text(_random_uuid()),
+        "directory_id": uuid_text(new_uuid()),
     }
 
 
@@ -343,13 +345,3 @@ def _write_all(fd: int, content: bytes, position: int) -> None:
         written = os.pwrite(fd, view, position)
         view = view[written:]
         position += written
-
-
-def _random_uuid() -> bytes:
-    """A version 4 UUID whose text does not begin with '-', which command lines would take for an option."""
-    while True:
-        raw = bytearray(os.urandom(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        if not uuid_text(bytes(raw)).startswith("-"):
-            return bytes(raw)

@@ -9,11 +9,19 @@ from pathlib import Path
 
 from penstock.broker.main import open_node
 from penstock.broker.node import Node
+from penstock.broker.system import SystemClock, SystemEntropy
+from penstock.core.clock import Clock, Entropy
 from penstock.metadata.broker_config import BrokerConfig
 
 
 @contextmanager
-def node_in(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Node]:
+def node_in(
+    directory: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+) -> Iterator[Node]:
     """Must be entered inside a running loop. Opened again on the same directory, it finds what was written."""
 
     def on_fatal(message: str) -> None:
@@ -21,7 +29,14 @@ def node_in(directory: Path, settings: Mapping[str, str] | None = None) -> Itera
 
     overrides = {"log.dirs": str(directory), "offsets.topic.num.partitions": "2", **(settings or {})}
     config = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in overrides.items()])
-    node = open_node(config, directory, asyncio.get_running_loop(), on_fatal)
+    node = open_node(
+        config,
+        directory,
+        asyncio.get_running_loop(),
+        on_fatal,
+        clock=clock or SystemClock(),
+        entropy=entropy or SystemEntropy(),
+    )
     node.announce("127.0.0.1", 9092)
     node.open_topics()
     try:

@@ -19,6 +19,7 @@ from penstock.metadata.image import BrokerImage, Change, ClusterImage
 from penstock.metadata.store_local import LocalStore
 from penstock.metadata.topic_config import TopicConfig
 from penstock.protocol.codec import reader, writer
+from tests.clocks import SeededEntropy
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 class AdminNode:
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
-        self.store = LocalStore.open(directory, node_id=1, cluster_id="test-cluster")
+        self.entropy = SeededEntropy()
+        self.store = LocalStore.open(directory, node_id=1, new_uuid=self.entropy.uuid, cluster_id="test-cluster")
         self.image.register_broker(BrokerImage(self.broker_id, "broker.test", 9092, "rack-1"))
         self._static = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in settings.items()])
         self.committed: list[Change] = []

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from penstock.core.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionIndex, TopicName
+from penstock.core.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName
 from penstock.metadata.image import PartitionImage, TopicCreated, TopicImage
 from penstock.protocol.definitions.describe_cluster import DescribeClusterRequest
 from penstock.protocol.definitions.describe_topic_partitions import (
@@ -145,7 +145,9 @@ def test_allowed_operations_are_told_to_those_who_ask(client: Client) -> None:
 def test_a_partition_whose_leader_is_gone(client: Client) -> None:
     replicas = (BrokerId(2), BrokerId(1))
     partition = PartitionImage(PartitionIndex(0), BrokerId(2), LeaderEpoch(5), replicas, replicas)
-    client.node.commit([TopicCreated(TopicImage(TopicName("orders"), client.node.store.new_topic_id(), (partition,)))])
+    client.node.commit(
+        [TopicCreated(TopicImage(TopicName("orders"), TopicId(client.node.entropy.uuid()), (partition,)))]
+    )
     [shown] = client.ask(asking_for("orders")).topics[0].partitions
     assert (shown.error_code, shown.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     assert shown.offline_replicas == [2]
