@@ -13,8 +13,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.broker.appends import AppendGroup
 from penstock.broker.topic_creation import create_topics
 from penstock.coordinator.placement import partition_of
 from penstock.coordinator.records.codec import CoordinatorRecord
@@ -65,7 +67,6 @@ class CoordinatorLog:
     def __init__(self, node: Node, topic: CoordinatorTopic) -> None:
         self._node = node
         self._topic = topic
-        self._write_is_due = False
 
     @property
     def topic_name(self) -> str:
@@ -131,12 +132,11 @@ class CoordinatorLog:
         except BrokerError as error:
             on_committed(_as_coordinator_error(error))
             return
-        node.appends.add(target)
-        node.appends.acknowledge(_PendingCommit(node, target, append, on_committed))
-        if not self._write_is_due:
-            # A connection closes its round itself, at the end of its read. A timer's append has nobody to do so.
-            self._write_is_due = True
-            node.loop.call_soon(self._write)
+        group: AppendGroup[None] = AppendGroup(node.appends)
+        group.add(target, append, None)
+        group.listen(partial(_tell_outcome, append, on_committed))
+        node.appends.acknowledge(group)
+        node.appends.write_soon()
 
     def load(self, partition: int) -> Iterator[LoadedRecord]:
         """Every record of the partition, oldest first; those of control batches too. A later value for a key wins.
@@ -166,35 +166,10 @@ class CoordinatorLog:
     def _partition(self, index: int) -> Partition:
         return self._node.topics.partition(self._topic.name, index)
 
-    def _write(self) -> None:
-        self._write_is_due = False
-        self._node.appends.write()
 
-
-class _PendingCommit:
-    """Records between their staging and the moment that they may be relied on."""
-
-    __slots__ = ("_append", "_node", "_on_committed", "_partition")
-
-    def __init__(self, node: Node, partition: Partition, append: Append, on_committed: OnCommitted) -> None:
-        self._node = node
-        self._partition = partition
-        self._append = append
-        self._on_committed = on_committed
-
-    def written(self) -> None:
-        if self._append.code:
-            self._on_committed(_as_coordinator_error(BrokerError(self._append.code, self._append.message or "")))
-        elif self._partition.must_flush:
-            self._node.flusher.request(self._partition, self._flushed)
-        else:
-            self._on_committed(None)
-
-    def _flushed(self, failure: OSError | None) -> None:
-        if failure is None:
-            self._on_committed(None)
-        else:
-            self._on_committed(BrokerError(ErrorCode.NOT_COORDINATOR, f"fsync failed: {failure.strerror}."))
+def _tell_outcome(append: Append, on_committed: OnCommitted) -> None:
+    error = append.error
+    on_committed(None if error is None else _as_coordinator_error(error))
 
 
 def _whole_batches(content: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:

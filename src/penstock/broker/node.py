@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.append_round import AppendRound
+from penstock.broker.appends import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
 from penstock.broker.partition import Partition
@@ -72,9 +72,9 @@ class Node:
         self.store = store
         self.log_directory = log_directory
         self.topics = TopicTable()
-        self.appends = AppendRound()
         self._on_fatal = on_fatal
         self.flusher = Flusher(loop, self._log_directory_failed)
+        self.appends = AppendRound(loop, self.flusher)
         self._static_config = config
         self._use_dynamic_config()
         self.fetch_sessions = FetchSessionCache(

@@ -47,6 +47,10 @@ class Append:
         self.code = code
         self.message = message
 
+    @property
+    def error(self) -> BrokerError | None:
+        return BrokerError(self.code, self.message or "") if self.code else None
+
 
 class Waiter(Protocol):
     """Somebody who waits for more records, such as a parked fetch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,11 +21,20 @@ def node_in(
     *,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
+    on_fatal: Callable[[str], None] | None = None,
 ) -> Iterator[Node]:
-    """Must be entered inside a running loop. Opened again on the same directory, it finds what was written."""
+    """Must be entered inside a running loop. Opened again on the same directory, it finds what was written.
 
-    def on_fatal(message: str) -> None:
-        raise AssertionError(message)
+    A node that gives up its log directory fails the test unless `on_fatal` expects that; it is then closed as it is
+    after a crash.
+    """
+    failures: list[str] = []
+
+    def fail(message: str) -> None:
+        failures.append(message)
+        if on_fatal is None:
+            raise AssertionError(message)
+        on_fatal(message)
 
     overrides = {"log.dirs": str(directory), "offsets.topic.num.partitions": "2", **(settings or {})}
     config = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in overrides.items()])
@@ -33,7 +42,7 @@ def node_in(
         config,
         directory,
         asyncio.get_running_loop(),
-        on_fatal,
+        fail,
         clock=clock or SystemClock(),
         entropy=entropy or SystemEntropy(),
     )
@@ -42,4 +51,4 @@ def node_in(
     try:
         yield node
     finally:
-        node.close(clean=True)
+        node.close(clean=not failures)

@@ -1,10 +1,10 @@
 """Produce: record batches from a client into the logs.
 
 One batch a partition, checked and staged here; the bytes are written when every frame of the same socket read has been
-handled (append_round.py), and acknowledged after that. acks=0 has no answer: an error closes the connection, as Kafka
+handled (`appends.py`), and acknowledged after that. acks=0 has no answer: an error closes the connection, as Kafka
 does, because it is the only sign that such a producer can notice. acks=all waits for the in-sync replicas.
 
-A request with a transactional id is looked at by `transactional_produce.py` first: its batches are appended only where
+A request with a transactional id is looked at by `transactions/produce.py` first: its batches are appended only where
 the partition is in the producer's open transaction. Transactional batches without one are
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 
@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.broker.appends import AppendGroup
 from penstock.broker.batch_validation import InvalidRecords
 from penstock.broker.deferred import Deferred
-from penstock.broker.partition import Append, Partition
+from penstock.broker.partition import Partition
 from penstock.broker.request_context import RequestContext
 from penstock.protocol.definitions.produce import (
     BatchIndexAndErrorMessage,
@@ -74,15 +75,13 @@ def _refused(request: ProduceRequest) -> ProduceResponse:
     )
 
 
-class PendingProduce(Deferred):
+class PendingProduce(AppendGroup[PartitionProduceResponse]):
     """A produce request between its staging and its acknowledgement."""
 
     __slots__ = (
         "_acks",
-        "_appends",
         "_context",
         "_error_text",
-        "_flushes",
         "_now_ms",
         "_topics",
         "in_transaction",
@@ -90,12 +89,10 @@ class PendingProduce(Deferred):
     )
 
     def __init__(self, acks: int, context: RequestContext) -> None:
-        super().__init__()
+        super().__init__(context.node.appends)
         self._acks = acks
         self._context = context
         self._topics: list[TopicProduceResponse] = []
-        self._appends: list[tuple[Partition, Append, PartitionProduceResponse]] = []
-        self._flushes = 0
         self._now_ms = context.node.now_ms()
         self._error_text: str | None = None
         self.in_transaction = False
@@ -142,31 +139,18 @@ class PendingProduce(Deferred):
         if self._acks == ACKS_ALL:
             node.check_in_sync_replicas(partition)
         append = partition.stage(records, context.api_version, self._now_ms, self.in_transaction)
-        node.appends.add(partition)
-        self._appends.append((partition, append, response))
+        self.add(partition, append, response)
 
-    def written(self) -> None:
-        """The round's bytes are in their files, or have failed; some topics want an fsync before the answer."""
-        for partition, append, response in self._appends:
+    def finish(self) -> None:
+        """Every batch is acknowledged or refused: the answer can leave."""
+        for partition, append, response in self.appends:
             if append.code:
                 self._refuse(response, append.code, append.message)
                 continue
             response.base_offset = append.base_offset
             response.log_append_time_ms = append.log_append_time_ms
             response.log_start_offset = partition.log.log_start_offset
-            if partition.must_flush:
-                self._flushes += 1
-                self._context.node.flusher.request(partition, self._flushed)
-        if not self._flushes:
-            self._answer()
-
-    def _flushed(self, failure: OSError | None) -> None:
-        if failure is not None:
-            for _, _, response in self._appends:
-                self._refuse(response, ErrorCode.KAFKA_STORAGE_ERROR, f"fsync failed: {failure.strerror}.")
-        self._flushes -= 1
-        if not self._flushes:
-            self._answer()
+        self._answer()
 
     def _refuse(self, response: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
         response.error_code = code

@@ -63,7 +63,7 @@ def stage_in_transaction(pending: PendingProduce, request: ProduceRequest, conte
         pending.refusals = {unproven[place]: _for_producer(error, joining) for place, error in failures.items()}
         pending.stage_all(request.topic_data)
         if not waits:
-            context.node.loop.call_soon(context.node.appends.write)
+            context.node.appends.write_soon()
         waits = False
 
     context.node.transactions.admit(
