@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import pytest
 
@@ -37,6 +37,24 @@ class RunningBroker(Protocol):
 # One Spark session for all tests of the one, one broker and one matrix of results for all of the other.
 _SHARED_SERVERS = ("tests/pipeline/", "tests/clients/")
 
+
+class Slice(NamedTuple):
+    """A deterministic part of the selected tests: those whose rank by name is `number` modulo `count`."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Slice:
+        number, _, count = text.partition("/")
+        if not (number.isdecimal() and count.isdecimal() and int(number) < int(count)):
+            raise ValueError(f"--slice {text}: expected K/N with 0 <= K < N, for example 0/2")
+        return cls(int(number), int(count))
+
+    def selects(self, items: list[pytest.Item]) -> set[str]:
+        return set(sorted(item.nodeid for item in items)[self.number :: self.count])
+
+
 BrokerStarter = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]
 
 
@@ -47,6 +65,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("PENSTOCK_TEST_BROKER", "penstock"),
         help="which broker the client matrix runs against (default: $PENSTOCK_TEST_BROKER, else penstock)",
     )
+    parser.addoption(
+        "--slice",
+        metavar="K/N",
+        type=Slice.parse,
+        help="run every Nth of the selected tests, beginning with the Kth (0 <= K < N); CI rotates K, so that N runs"
+        " cover everything",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,6 +79,16 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "feature(template, **variants): names the row of the client matrix that a test is"
     )
     config.addinivalue_line("markers", "cell(client, feature): one cell of the client matrix; set while collecting")
+
+
+@pytest.hookimpl(trylast=True)  # behind -m and -k: a slice is a part of what they selected
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted: Slice | None = config.getoption("--slice")
+    if wanted is None:
+        return
+    selected = wanted.selects(items)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in selected])
+    items[:] = [item for item in items if item.nodeid in selected]
 
 
 @pytest.hookimpl(optionalhook=True)
