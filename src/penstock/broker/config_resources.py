@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.core.ids import BrokerId, TopicName
-from penstock.metadata.image import BrokerConfigChanged, Change, TopicConfigChanged, TopicImage
+from penstock.metadata.image import BrokerConfigChanged, DurableChange, TopicConfigChanged, TopicImage
 from penstock.metadata.topics import validate_topic_name
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
@@ -83,7 +83,7 @@ def change_settings(
     """
     times_named = Counter(resource for resource, _ in wanted)
     outcomes: list[BrokerError | None] = []
-    changes: list[Change] = []
+    changes: list[DurableChange] = []
     for resource, new_configs in wanted:
         try:
             if times_named[resource] > 1:

@@ -35,7 +35,7 @@ from penstock.log.filesystem import RealFileSystem
 from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.config_definition import ConfigError
-from penstock.metadata.image import ClusterImage
+from penstock.metadata.image import ClusterImage, Endpoint
 from penstock.metadata.listeners import Listener
 from penstock.metadata.store_local import LocalStore, StoreError, StoreInUse
 from penstock.metadata.topic_config import TopicConfig
@@ -103,7 +103,7 @@ async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on
         loop.add_signal_handler(number, stopped.set)
     node = open_node(config, directory, loop, on_fatal, clock=SystemClock(), entropy=SystemEntropy())
     host, port = _advertised(config, bound)
-    node.announce(host, port)
+    node.register({node.listener_name: Endpoint(host, port)})
     node.open_topics()
     server = Server(node)
     await server.listen(bound)

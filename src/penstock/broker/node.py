@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.appends import AppendRound
@@ -27,8 +27,10 @@ from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.image import (
     BrokerConfigChanged,
     BrokerImage,
-    Change,
+    BrokerRegistered,
     ClusterImage,
+    DurableChange,
+    Endpoint,
     PartitionImage,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -83,6 +85,8 @@ class Node:
             # Only has to be hard to hit by accident; nothing is protected by it.
             lambda: entropy.randrange(1, 1 << 31),
         )
+        # Until connections know their listener: every client is told the addresses of the first one.
+        self.listener_name = config.advertised_listeners[0].name
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
 
@@ -137,9 +141,9 @@ class Node:
 
     # The cluster's changes
 
-    def announce(self, host: str, port: int) -> None:
-        """Clients reach this broker here from now on."""
-        self.image.register_broker(BrokerImage(self.broker_id, host, port, self.config.broker_rack))
+    def register(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Makes this broker known under the endpoints that it advertises, by listener name."""
+        self.image.apply(BrokerRegistered(BrokerImage(self.broker_id, endpoints, self.config.broker_rack)))
 
     def open_topics(self) -> None:
         """Serves every topic in the image, each from its own log and from no other topic's."""
@@ -157,7 +161,7 @@ class Node:
         made_for = self.log_directory.topic_id(topic.name, index)
         return made_for is None or made_for == topic.topic_id
 
-    def commit(self, changes: Iterable[Change]) -> None:
+    def commit(self, changes: Iterable[DurableChange]) -> None:
         """Makes the changes durable and carries them out; a BrokerError means that nothing was changed."""
         changes = list(changes)
         made: list[tuple[str, int]] = []
@@ -202,7 +206,7 @@ class Node:
             self.log_directory.close(self._high_watermarks(), sync_all)
         self.store.close()
 
-    def _carry_out(self, change: Change) -> None:
+    def _carry_out(self, change: DurableChange) -> None:
         match change:
             case TopicCreated(topic):
                 self._serve(topic)
@@ -220,7 +224,7 @@ class Node:
             case ProducerIdsAllocated():
                 pass
 
-    def _make_logs(self, change: Change, made: list[tuple[str, int]]) -> None:
+    def _make_logs(self, change: DurableChange, made: list[tuple[str, int]]) -> None:
         match change:
             case TopicCreated(topic):
                 partitions = topic.partitions

@@ -20,7 +20,7 @@ from penstock.core.ids import (
 )
 from penstock.metadata.image import (
     BrokerConfigChanged,
-    Change,
+    DurableChange,
     PartitionImage,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -33,7 +33,7 @@ from penstock.metadata.image import (
 Record = dict[str, Any]
 
 
-def encode_change(change: Change) -> Record:
+def encode_change(change: DurableChange) -> Record:
     match change:
         case TopicCreated(topic):
             return {
@@ -59,7 +59,7 @@ def encode_change(change: Change) -> Record:
             return {"type": "producer_ids_allocated", "next_producer_id": next_producer_id}
 
 
-def decode_change(record: object) -> Change:
+def decode_change(record: object) -> DurableChange:
     """The change that `encode_change` made the record from. Raises ValueError for anything else."""
     if not isinstance(record, dict):
         raise ValueError("a change must be an object")

@@ -14,19 +14,28 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerImage:
-    """A broker that is up, and the address that clients reach it by."""
+class Endpoint:
+    """An address that a broker advertises, and the security protocol that it speaks there."""
 
-    broker_id: BrokerId
     host: str
     port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker. `endpoints` are its advertised addresses by listener name: a client that connected to one
+    listener is told the addresses of that listener."""
+
+    broker_id: BrokerId
+    endpoints: Mapping[str, Endpoint]
     rack: str | None = None
 
 
@@ -47,6 +56,17 @@ class TopicImage:
     topic_id: TopicId
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistered:
+    """A broker started, or advertises other endpoints than before.
+
+    The one change that is not kept on disk: it holds while the broker is up. A journal that still named the broker's
+    address after it stopped would be wrong, and etcd keeps a registration under a lease for the same reason.
+    """
+
+    broker: BrokerImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +110,10 @@ class ProducerIdsAllocated:
     next_producer_id: ProducerId
 
 
-Change = TopicCreated | TopicDeleted | PartitionsAdded | TopicConfigChanged | BrokerConfigChanged | ProducerIdsAllocated
+DurableChange = (
+    TopicCreated | TopicDeleted | PartitionsAdded | TopicConfigChanged | BrokerConfigChanged | ProducerIdsAllocated
+)
+Change = DurableChange | BrokerRegistered
 
 
 class InvalidChange(Exception):
@@ -131,10 +154,12 @@ class ClusterImage:
         """The broker that administrative requests should go to: until there are several, the lowest id."""
         return min(self.brokers, default=BrokerId(-1))
 
-    def register_broker(self, broker: BrokerImage) -> None:
-        """Brokers are known while they are up, and are no part of what a store keeps."""
-        self.brokers[broker.broker_id] = broker
-        self.version += 1
+    def endpoints(self, listener_name: str) -> Iterator[tuple[BrokerImage, Endpoint]]:
+        """The brokers that can be reached on a listener of this name, each with its address there."""
+        for broker in self.brokers.values():
+            endpoint = broker.endpoints.get(listener_name)
+            if endpoint is not None:
+                yield broker, endpoint
 
     def dynamic_configs_of(self, broker_id: BrokerId | None) -> Mapping[str, str]:
         return self.dynamic_broker_configs.get(broker_id, {})
@@ -146,6 +171,8 @@ class ClusterImage:
     def apply(self, change: Change) -> None:
         """Makes the change, or raises InvalidChange and leaves everything as it was."""
         match change:
+            case BrokerRegistered(broker):
+                self.brokers[broker.broker_id] = broker
             case TopicCreated(topic):
                 self._create(topic)
             case TopicDeleted(topic_id):
@@ -164,9 +191,9 @@ class ClusterImage:
                 self.next_producer_id = next_producer_id
         self.version += 1
 
-    def live_changes(self) -> list[Change]:
-        """The changes that lead from an empty image to this one, brokers aside."""
-        changes: list[Change] = [TopicCreated(topic) for topic in self.topics.values()]
+    def live_changes(self) -> list[DurableChange]:
+        """The durable changes that lead from an empty image to this one."""
+        changes: list[DurableChange] = [TopicCreated(topic) for topic in self.topics.values()]
         changes.extend(
             BrokerConfigChanged(broker_id, configs) for broker_id, configs in self.dynamic_broker_configs.items()
         )

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from penstock.core.ids import BrokerId, ProducerId, uuid_text
 from penstock.metadata.change_records import decode_change, encode_change
-from penstock.metadata.image import Change, ClusterImage, InvalidChange, ProducerIdsAllocated
+from penstock.metadata.image import ClusterImage, DurableChange, InvalidChange, ProducerIdsAllocated
 from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
 from penstock.metadata.properties import PropertiesError, format_properties, parse_properties
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -124,7 +124,7 @@ class LocalStore:
     def cluster_id(self) -> str:
         return self.image.cluster_id
 
-    def commit(self, changes: Sequence[Change]) -> None:
+    def commit(self, changes: Sequence[DurableChange]) -> None:
         """Makes the changes durable and applies them: all of them, or none and a BrokerError."""
         if not changes:
             return

@@ -12,6 +12,7 @@ from penstock.broker.node import Node
 from penstock.broker.system import SystemClock, SystemEntropy
 from penstock.core.clock import Clock, Entropy
 from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.image import Endpoint
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def node_in(
         clock=clock or SystemClock(),
         entropy=entropy or SystemEntropy(),
     )
-    node.announce("127.0.0.1", 9092)
+    node.register({"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
     node.open_topics()
     try:
         yield node

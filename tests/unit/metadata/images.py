@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName
-from penstock.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicCreated, TopicImage
+from penstock.metadata.image import (
+    BrokerImage,
+    BrokerRegistered,
+    ClusterImage,
+    Endpoint,
+    PartitionImage,
+    TopicCreated,
+    TopicImage,
+)
 
 
 def image_with_brokers(*broker_ids: int) -> ClusterImage:
     image = ClusterImage("cluster")
     for broker_id in broker_ids:
-        image.register_broker(BrokerImage(BrokerId(broker_id), "127.0.0.1", 9092 + broker_id))
+        image.apply(registered(broker_id))
     return image
+
+
+def registered(broker_id: int) -> BrokerRegistered:
+    endpoints = {"PLAINTEXT": Endpoint("127.0.0.1", 9092 + broker_id)}
+    return BrokerRegistered(BrokerImage(BrokerId(broker_id), endpoints))
 
 
 def partition(index: int, broker_id: int = 1) -> PartitionImage:

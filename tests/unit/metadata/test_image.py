@@ -8,8 +8,11 @@ from penstock.core.ids import BrokerId, ProducerId, TopicName
 from penstock.metadata.change_records import decode_change, encode_change
 from penstock.metadata.image import (
     BrokerConfigChanged,
-    Change,
+    BrokerImage,
+    BrokerRegistered,
     ClusterImage,
+    DurableChange,
+    Endpoint,
     InvalidChange,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -21,7 +24,7 @@ from penstock.metadata.image import (
 from tests.unit.metadata.images import created, image_with_brokers, partition, topic_id
 
 ORDERS = TopicName("orders")
-EVERY_KIND: list[Change] = [
+EVERY_KIND: list[DurableChange] = [
     created("orders", 1, 2, {"retention.ms": "5"}),
     created("payments", 2),
     PartitionsAdded(topic_id(1), (partition(2), partition(3))),
@@ -33,7 +36,7 @@ EVERY_KIND: list[Change] = [
 ]
 
 
-def image_after(*changes: Change) -> ClusterImage:
+def image_after(*changes: DurableChange) -> ClusterImage:
     image = image_with_brokers(1)
     for change in changes:
         image.apply(change)
@@ -88,7 +91,7 @@ def test_an_emptied_broker_configuration_is_no_longer_alive() -> None:
         ProducerIdsAllocated(ProducerId(999)),
     ],
 )
-def test_a_change_that_does_not_fit_is_refused_and_changes_nothing(change: Change) -> None:
+def test_a_change_that_does_not_fit_is_refused_and_changes_nothing(change: DurableChange) -> None:
     image = image_after(*EVERY_KIND)
     version, topics = image.version, dict(image.topics)
     with pytest.raises(InvalidChange):
@@ -108,7 +111,7 @@ def test_names_that_differ_in_dots_and_underscores_collide_until_the_topic_is_de
 
 
 @pytest.mark.parametrize("change", EVERY_KIND, ids=lambda change: type(change).__name__)
-def test_changes_survive_json(change: Change) -> None:
+def test_changes_survive_json(change: DurableChange) -> None:
     assert decode_change(json.loads(json.dumps(encode_change(change)))) == change
 
 
@@ -133,3 +136,13 @@ def test_changes_survive_json(change: Change) -> None:
 def test_what_is_not_a_change_is_refused(record: object) -> None:
     with pytest.raises(ValueError):
         decode_change(record)
+
+
+def test_brokers_are_found_by_the_name_of_a_listener() -> None:
+    image = ClusterImage("cluster")
+    inside, outside = Endpoint("10.0.0.1", 9092), Endpoint("broker.example", 9093)
+    image.apply(BrokerRegistered(BrokerImage(BrokerId(1), {"INTERNAL": inside, "EXTERNAL": outside})))
+    image.apply(BrokerRegistered(BrokerImage(BrokerId(2), {"INTERNAL": Endpoint("10.0.0.2", 9092)})))
+    assert [(broker.broker_id, endpoint) for broker, endpoint in image.endpoints("EXTERNAL")] == [(1, outside)]
+    assert [broker.broker_id for broker, _ in image.endpoints("INTERNAL")] == [1, 2]
+    assert image.live_changes() == []

@@ -12,8 +12,8 @@ import pytest
 from penstock.core.ids import BrokerId, ProducerId, uuid_bytes
 from penstock.metadata.image import (
     BrokerConfigChanged,
-    Change,
     ClusterImage,
+    DurableChange,
     InvalidChange,
     PartitionsAdded,
     TopicConfigChanged,
@@ -26,7 +26,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.clocks import SeededEntropy
 from tests.unit.metadata.images import created, partition, topic_id
 
-COMMITS: list[list[Change]] = [
+COMMITS: list[list[DurableChange]] = [
     [created("orders", 1, 2, {"retention.ms": "5"}), created("caf\u00e9", 2)],
     [PartitionsAdded(topic_id(1), (partition(2),))],
     [TopicConfigChanged(topic_id(1), {"segment.ms": "9"})],
@@ -50,7 +50,7 @@ def state(image: ClusterImage) -> tuple[object, ...]:
     return image.cluster_id, image.topics, image.topics_by_id, image.dynamic_broker_configs, image.next_producer_id
 
 
-def state_after(commits: list[list[Change]], cluster_id: str) -> tuple[object, ...]:
+def state_after(commits: list[list[DurableChange]], cluster_id: str) -> tuple[object, ...]:
     image = ClusterImage(cluster_id)
     for changes in commits:
         for change in changes:

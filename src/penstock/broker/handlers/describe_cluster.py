@@ -31,8 +31,8 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in image.brokers.values()
+            DescribeClusterBroker(broker_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker, endpoint in image.endpoints(context.node.listener_name)
         ],
     )
     if request.include_cluster_authorized_operations:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.broker.request_context import RequestContext
-from penstock.metadata.image import BrokerImage
+from penstock.core.ids import BrokerId
+from penstock.metadata.image import Endpoint
 from penstock.protocol.definitions.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -30,24 +31,25 @@ _NOT_HERE: Final = {
 
 def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     try:
-        coordinator = _coordinator(request.key_type, context)
+        node_id, endpoint = _coordinator(request.key_type, context)
     except BrokerError as error:
         return _refused(request, context.api_version, error)
     if context.api_version < MANY_KEYS_SINCE:
-        return FindCoordinatorResponse(node_id=coordinator.broker_id, host=coordinator.host, port=coordinator.port)
+        return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
     return FindCoordinatorResponse(
         coordinators=[
-            Coordinator(key=key, node_id=coordinator.broker_id, host=coordinator.host, port=coordinator.port)
+            Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
             for key in request.coordinator_keys
         ]
     )
 
 
-def _coordinator(key_type: int, context: RequestContext) -> BrokerImage:
+def _coordinator(key_type: int, context: RequestContext) -> tuple[BrokerId, Endpoint]:
     if key_type not in (GROUP, TRANSACTION):
         reason = _NOT_HERE.get(key_type, f"There is no kind of coordinator with the number {key_type}.")
         raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
-    return context.node.image.brokers[context.node.broker_id]
+    node = context.node
+    return node.broker_id, node.image.brokers[node.broker_id].endpoints[node.listener_name]
 
 
 def _refused(request: FindCoordinatorRequest, api_version: int, error: BrokerError) -> FindCoordinatorResponse:

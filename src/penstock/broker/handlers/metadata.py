@@ -39,8 +39,8 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     image = context.node.image
     response = MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in image.brokers.values()
+            MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker, endpoint in image.endpoints(context.node.listener_name)
         ],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,

@@ -15,7 +15,7 @@ from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
 from penstock.core.ids import BrokerId
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.image import BrokerImage, Change, ClusterImage
+from penstock.metadata.image import BrokerImage, BrokerRegistered, ClusterImage, DurableChange, Endpoint
 from penstock.metadata.store_local import LocalStore
 from penstock.metadata.topic_config import TopicConfig
 from penstock.protocol.codec import reader, writer
@@ -29,9 +29,11 @@ class AdminNode:
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.entropy = SeededEntropy()
         self.store = LocalStore.open(directory, node_id=1, new_uuid=self.entropy.uuid, cluster_id="test-cluster")
-        self.image.register_broker(BrokerImage(self.broker_id, "broker.test", 9092, "rack-1"))
+        self.listener_name = "PLAINTEXT"
+        endpoints = {self.listener_name: Endpoint("broker.test", 9092)}
+        self.image.apply(BrokerRegistered(BrokerImage(self.broker_id, endpoints, "rack-1")))
         self._static = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in settings.items()])
-        self.committed: list[Change] = []
+        self.committed: list[DurableChange] = []
         self._use_dynamic_config()
 
     @property
@@ -42,7 +44,7 @@ class AdminNode:
     def broker_id(self) -> BrokerId:
         return self.store.node_id
 
-    def commit(self, changes: Iterable[Change]) -> None:
+    def commit(self, changes: Iterable[DurableChange]) -> None:
         changes = list(changes)
         self.store.commit(changes)
         self.committed.extend(changes)
