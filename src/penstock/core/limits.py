@@ -6,6 +6,10 @@ from typing import Final
 
 REQUEST_BYTES_MAX: Final = 100 * 1024 * 1024  # socket.request.max.bytes
 
+# What a client receives as one response. A fetch returns its first batch whole however large it is, so this is far
+# above any fetch size. The first bytes of an HTTP response, read as a size, are above it.
+RESPONSE_BYTES_MAX: Final = 1024 * 1024 * 1024
+
 # Structs and strings in the arrays of one message. The largest honest messages name the partitions of a huge cluster.
 MESSAGE_ELEMENTS_MAX: Final = 500_000
 

@@ -167,6 +167,14 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, True, "The broker has as many share sessions as it allows."
 
 
+def known_code(code: int) -> ErrorCode:
+    """The code's member; UNKNOWN_SERVER_ERROR for a code of a newer broker that this table does not have."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class BrokerError(Exception):
     """An answer that a client must expect: a handler maps it to `code`, per partition where there are some.
 
@@ -185,3 +193,9 @@ class BrokerError(Exception):
         """This error for a list or a table. With its traceback it would hold on to every frame up to the socket's read,
         and those to the list: a circle that keeps a whole request in memory until the garbage collector comes by."""
         return self.with_traceback(None)
+
+
+def response_error(code: int, subject: str, detail: str | None = None) -> BrokerError:
+    """A peer's refusal. `subject` names what was refused; `detail` is the peer's own message, where it has one."""
+    error = known_code(code)
+    return BrokerError(error, f"{subject}: {detail or error.text} ({error.name if error == code else code})")

@@ -39,7 +39,7 @@ class FrameBuffer:
         self._frame_bytes_max = frame_bytes_max
         self._initial_bytes = initial_bytes
         self._retained_bytes_max = max(initial_bytes, retained_bytes_max)
-        self._view = _untouched_memory(initial_bytes)
+        self._view = untouched_memory(initial_bytes)
         self._start = 0  # of what has not been taken
         self._end = 0  # of what has arrived
 
@@ -57,7 +57,7 @@ class FrameBuffer:
         if self._start == self._end:
             self._start = self._end = 0
             if len(self._view) > self._retained_bytes_max:
-                self._view = _untouched_memory(self._initial_bytes)
+                self._view = untouched_memory(self._initial_bytes)
         elif self._start + self._wanted() > len(self._view):
             self._make_room()
         return self._view[self._end :]
@@ -94,13 +94,13 @@ class FrameBuffer:
         """For a frame that does not fit where it begins: it moves to the front, and a buffer that it fills grows."""
         pending = self._view[self._start : self._end]
         if len(pending) == len(self._view):
-            self._view = _untouched_memory(min(2 * len(self._view), self._wanted()))
+            self._view = untouched_memory(min(2 * len(self._view), self._wanted()))
         elif self._start == 0:
             return
         self._view[: len(pending)] = pending
         self._start, self._end = 0, len(pending)
 
 
-def _untouched_memory(size: int) -> memoryview:
+def untouched_memory(size: int) -> memoryview:
     """Its pages cost nothing until bytes arrive in them; a bytearray would have written zeros to them all."""
     return memoryview(mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS))

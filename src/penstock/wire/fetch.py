@@ -18,9 +18,10 @@ from penstock.core.errors import ClientError, ProtocolError
 from penstock.core.ids import TopicPartition
 from penstock.protocol.definitions.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from penstock.protocol.error_codes import BrokerError
+from penstock.protocol.exchange import ReceiveBuffer
 from penstock.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD, parse_header
 from penstock.wire.cluster import Cluster, Leader
-from penstock.wire.connection import Connection, Pending, ReceiveBuffer
+from penstock.wire.connection import Connection, Pending
 from penstock.wire.errors import ConnectionLost, require_success
 from penstock.wire.offsets import ISOLATION_LEVELS, IsolationLevel
 

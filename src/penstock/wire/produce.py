@@ -29,11 +29,11 @@ from penstock.protocol.definitions.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from penstock.protocol.error_codes import BrokerError, ErrorCode
+from penstock.protocol.error_codes import BrokerError, ErrorCode, known_code
 from penstock.protocol.record_batch import CRC_START, HEADER_BYTES, TRANSACTIONAL_FLAG, parse_header
 from penstock.wire.cluster import Cluster, Leader
 from penstock.wire.connection import Connection, Pending
-from penstock.wire.errors import ConnectionLost, known_code, require_success
+from penstock.wire.errors import ConnectionLost, require_success
 
 Batch = bytes | bytearray | memoryview
 DEFAULT_REQUEST_BYTES: Final = 1024 * 1024

@@ -15,8 +15,8 @@ from typing import Final
 
 from penstock.core.addresses import parse_bootstrap_servers
 from penstock.core.errors import InvalidClientSetting
+from penstock.security.sasl import MECHANISMS
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _STORE_REMEDY: Final = "convert it to PEM (openssl pkcs12 -nokeys -in STORE -out ca.pem) and set ssl.ca.location"
 _KEY_STORE_REMEDY: Final = "convert it to PEM (openssl pkcs12) and set ssl.certificate.location and ssl.key.location"

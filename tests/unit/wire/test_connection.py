@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from penstock.core.errors import ProtocolError
-from penstock.protocol.codec import writer
+from penstock.protocol.codec import reader, writer
 from penstock.protocol.definitions.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -19,10 +19,13 @@ from penstock.protocol.definitions.api_versions import (
 )
 from penstock.protocol.definitions.end_txn import EndTxnRequest, EndTxnResponse
 from penstock.protocol.definitions.produce import ProduceRequest
+from penstock.protocol.definitions.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from penstock.protocol.definitions.sasl_handshake import SaslHandshakeResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
-from penstock.protocol.headers import response_header_version
+from penstock.protocol.exchange import ReceiveBuffer
+from penstock.protocol.headers import read_request_header, response_header_version
 from penstock.protocol.schema import Message
-from penstock.wire.connection import Address, Connection, ReceiveBuffer
+from penstock.wire.connection import Address, Connection
 from penstock.wire.errors import ConnectionLost
 from penstock.wire.settings import WireSettings
 
@@ -209,7 +212,7 @@ def test_an_answer_that_cannot_be_read_closes_the_connection() -> None:
 
     with broker(script) as address:
         connection = connect(address)
-        with pytest.raises(ProtocolError, match="no EndTxnResponse"):
+        with pytest.raises(ProtocolError, match="not a valid EndTxnResponse"):
             connection.ask(EndTxnRequest(), 3)
         assert not connection.is_open
 
@@ -219,3 +222,33 @@ def test_nobody_there() -> None:
         address = Address(*server.getsockname())
     with pytest.raises(ConnectionLost, match=f"cannot connect to {address}"):
         connect(address)
+
+
+def test_every_connection_authenticates_with_a_nonce_of_its_own() -> None:
+    offered = [ApiVersion(api_key=key, min_version=0, max_version=1) for key in (17, 18, 36)]
+    first_messages = []
+
+    def script(peer: Peer) -> None:
+        _, _, correlation_id = peer.request()
+        peer.answer(correlation_id, ApiVersionsResponse(api_keys=offered), 4)
+        _, version, correlation_id = peer.request()
+        peer.answer(correlation_id, SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]), version)
+        (size,) = struct.unpack(">i", peer.stream.read(4))
+        frame = peer.stream.read(size)
+        _, version, correlation_id, _, position = read_request_header(frame, 0, size)
+        request, _ = reader(SaslAuthenticateRequest, version)(frame, position, size)
+        first_messages.append(bytes(request.auth_bytes))
+        refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message="no")
+        peer.answer(correlation_id, refusal, version)
+
+    for _ in range(2):
+        with broker(script) as address, pytest.raises(BrokerError, match="refused the credentials: no"):
+            connect(
+                address,
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="SCRAM-SHA-256",
+                sasl_username="alice",
+                sasl_password="hush",
+            )
+    assert all(message.startswith(b"n,,n=alice,r=") for message in first_messages)
+    assert first_messages[0] != first_messages[1]
