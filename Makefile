@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-waiting test-kills pipeline-kills scale check format bench fuzz crash transactions zombies definitions compatibility lock clean
+.PHONY: help demo test test-slow test-kills pipeline-kills scale check format bench fuzz crash transactions zombies definitions compatibility lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,10 +25,10 @@ demo: $(STAMP) ## the revenue pipeline, exactly once: killed with -9 in the midd
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## the test suite (PENSTOCK_REQUIRE_ALL=1: an optional server that is missing is a failure)
-	@$(BIN)/python -m pytest -n 2 -m "not waiting and not kills and not scale" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not slow and not kills and not scale" $(PYTEST_ARGS)
 
-test-waiting: $(STAMP) ## the tests that mostly wait: groups that rebalance under a running consumer
-	@$(BIN)/python -m pytest -m waiting $(PYTEST_ARGS)
+test-slow: $(STAMP) ## slices of the long runs, rebalances that wait for timeouts, every page of the documentation
+	@$(BIN)/python -m pytest -n 2 -m slow $(PYTEST_ARGS)
 
 test-kills: $(STAMP) ## a slice of pipeline-kills; two drivers of one pipeline; the demo
 	@$(BIN)/python -m pytest -m kills $(PYTEST_ARGS)

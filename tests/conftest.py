@@ -35,7 +35,9 @@ class RunningBroker(Protocol):
 
 
 # One Spark session for all tests of the one, one broker and one matrix of results for all of the other.
-_SHARED_SERVERS = ("tests/pipeline/", "tests/clients/")
+_SHARED_SERVERS = ("tests/pipeline/", "tests/conformance/", "tests/clients/")
+# Pages of the documentation share nothing, and each takes as long as a file of tests.
+_INDEPENDENT_PAGES = "tests/docs/test_code_blocks.py::test_the_blocks_of_a_page_run"
 
 
 class Slice(NamedTuple):
@@ -98,6 +100,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByServer(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(_INDEPENDENT_PAGES):
+                return nodeid
             file = nodeid.split("::", maxsplit=1)[0]
             return next((shared for shared in _SHARED_SERVERS if file.startswith(shared)), file)
 
@@ -132,8 +136,11 @@ def start_broker(broker_name: str) -> BrokerStarter:
 
 @pytest.fixture(scope="session")
 def broker_under_test(start_broker: BrokerStarter) -> Iterator[RunningBroker]:
-    """One broker for the whole run: tests tell their topics apart by name."""
-    with start_broker({}) as broker:
+    """One broker for the whole run: tests tell their topics apart by name.
+
+    Without the delay, a new group has its first assignment at once instead of after three seconds.
+    """
+    with start_broker({"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker
 
 

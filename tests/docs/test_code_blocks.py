@@ -65,6 +65,8 @@ def run(block: Block, directory: Path, number: int) -> subprocess.Popen[bytes]:
         )
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(b.language for b in blocks(page))], ids=lambda p: p.name
 )

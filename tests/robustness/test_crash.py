@@ -11,7 +11,7 @@ KILLS = 20
 WEAKER_KILLS = 6
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_acked_record_is_there_once_and_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     report = crash(IDEMPOTENT, kills=KILLS, seed=20_250_601)
 
@@ -26,7 +26,7 @@ def test_every_acked_record_is_there_once_and_in_order(capsys: pytest.CaptureFix
     assert report.seen_live == report.verdict.found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_without_idempotence_the_same_kills_repeat_records(capsys: pytest.CaptureFixture[str]) -> None:
     report = crash(REPEATING, kills=WEAKER_KILLS, seed=20_250_602)
 
@@ -35,7 +35,7 @@ def test_without_idempotence_the_same_kills_repeat_records(capsys: pytest.Captur
     assert report.verdict.lost == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_without_acks_the_same_kills_lose_records(capsys: pytest.CaptureFixture[str]) -> None:
     report = crash(FORGETTING, kills=WEAKER_KILLS, seed=20_250_603)
 

@@ -26,7 +26,7 @@ seeds = st.integers(0, 2**64 - 1)
 CORPUS = corpus_of(Random(0), 1)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_spoiled_frames_against_a_broker() -> None:
     seed = time.time_ns() % 2**32
     print(f"--seed {seed}")

@@ -25,7 +25,7 @@ WEAKER_RECORDS, WEAKER_KILLS = 20_000, 2
 View = dict[int, list[tuple[int, bytes]]]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_record_is_copied_once_and_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     report = copy_under_faults(EXACTLY_ONCE, records=RECORDS, kills=KILLS, seed=20_250_701)
 
@@ -38,7 +38,7 @@ def test_every_record_is_copied_once_and_in_order(capsys: pytest.CaptureFixture[
     assert report.uncommitted_verdict.repeated > 0, report.uncommitted_line()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_without_transactions_the_same_faults_repeat_records(capsys: pytest.CaptureFixture[str]) -> None:
     report = copy_under_faults(AT_LEAST_ONCE, records=WEAKER_RECORDS, kills=WEAKER_KILLS, seed=20_250_702)
 

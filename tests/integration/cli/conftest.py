@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from penstock import Admin
 from tests.conftest import RunningBroker
 
 TIMEOUT_S = 60
@@ -61,13 +62,13 @@ def penstock(tmp_path: Path, broker_under_test: RunningBroker) -> Command:
 
 
 @pytest.fixture
-def new_topic(penstock: Command) -> Callable[..., str]:
-    """Creates a topic with a name of its own."""
+def new_topic(broker_under_test: RunningBroker) -> Callable[..., str]:
+    """Creates a topic with a name of its own, without the command: test_topic.py is about that."""
+    admin = Admin({"bootstrap.servers": broker_under_test.bootstrap_servers})
 
     def create(*, partitions: int = 1) -> str:
         name = f"cli-{uuid4().hex}"
-        created = penstock("topic", "create", name, "--partitions", str(partitions))
-        assert created.returncode == 0, created.stderr
+        admin.create_topic(name, partitions=partitions)
         return name
 
     return create

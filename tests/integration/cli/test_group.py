@@ -11,25 +11,27 @@ from uuid import uuid4
 
 import pytest
 
-from penstock import Consumer
+from penstock import Admin, Consumer, Producer, TopicPartition
 from tests.conftest import RunningBroker
 from tests.integration.cli.conftest import Command, only_line
 
 
 @pytest.fixture
-def topic(penstock: Command, new_topic: Callable[..., str]) -> str:
+def topic(broker_under_test: RunningBroker, new_topic: Callable[..., str]) -> str:
     """Two partitions; ten records in the first."""
     name = new_topic(partitions=2)
-    assert penstock("produce", name, "-p", "0", stdin=b"".join(b"%d\n" % n for n in range(10))).returncode == 0
+    with Producer({"bootstrap.servers": broker_under_test.bootstrap_servers}) as producer:
+        for number in range(10):
+            producer.send(name, str(number).encode(), partition=0)
     return name
 
 
 @pytest.fixture
-def group(penstock: Command, topic: str) -> str:
-    """One that has read everything, and has no members."""
+def group(broker_under_test: RunningBroker, topic: str) -> str:
+    """A group that has read everything and has no members."""
     name = f"cli-{uuid4().hex}"
-    finished = penstock("consume", topic, "--group", name, "--from-beginning", "-e")
-    assert finished.stdout.split() == [b"%d" % n for n in range(10)], finished.stderr
+    admin = Admin({"bootstrap.servers": broker_under_test.bootstrap_servers})
+    admin.set_group_offsets(name, {TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 0})
     return name
 
 

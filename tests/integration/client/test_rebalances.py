@@ -23,7 +23,7 @@ PARTITIONS = 4
 RECORDS = 1_200
 PATIENCE_S = 60
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.waiting]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 
 class Member(threading.Thread):
