@@ -10,8 +10,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import pytest
 
@@ -40,7 +41,8 @@ _SHARED_SERVERS = ("tests/pipeline/", "tests/conformance/", "tests/clients/")
 _INDEPENDENT_PAGES = "tests/docs/test_code_blocks.py::test_the_blocks_of_a_page_run"
 
 
-class Slice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Slice:
     """A deterministic part of the selected tests: those whose rank by name is `number` modulo `count`."""
 
     number: int
