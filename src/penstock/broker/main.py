@@ -14,18 +14,25 @@ import logging
 import os
 import resource
 import signal
-import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import uvloop
 
 from penstock.broker.housekeeping import Housekeeping
+from penstock.broker.network.endpoints import (
+    BoundListener,
+    CannotListen,
+    advertised_endpoints,
+    bind_all,
+    close_all,
+)
 from penstock.broker.network.server import Server
 from penstock.broker.node import Node, log_config
 from penstock.broker.system import SystemClock, SystemEntropy
+from penstock.core.addresses import host_port_text
 from penstock.core.clock import Clock, Entropy
 from penstock.core.exit_codes import ExitCode
 from penstock.core.ids import TopicName
@@ -36,7 +43,6 @@ from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.config_definition import ConfigError
 from penstock.metadata.image import ClusterImage, Endpoint
-from penstock.metadata.listeners import Listener
 from penstock.metadata.store_local import LocalStore, StoreError, StoreInUse
 from penstock.metadata.topic_config import TopicConfig
 
@@ -46,7 +52,6 @@ OnReady = Callable[[str, int], None]
 
 RUNTIME_FILE: Final = "broker.json"
 _OPEN_FILES_WANTED: Final = 65_536
-_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - what a listener may say, not what we bind
 
 
 class StartError(Exception):
@@ -83,14 +88,18 @@ def serve_forever(config: BrokerConfig, on_ready: OnReady) -> ExitCode:
     if len(config.log_dirs) != 1:
         raise StartError(ExitCode.BAD_CONFIGURATION, "log.dirs: this broker keeps its data in one directory; name one")
     directory = Path(config.log_dirs[0])
-    bound = _bind(config.listeners[0])
+    try:
+        # Before anything else: a taken port is the most common reason not to start, and must harm nothing.
+        bound = bind_all(config.listeners)
+    except CannotListen as error:
+        raise StartError(ExitCode.CANNOT_LISTEN, str(error)) from None
     try:
         return uvloop.run(_serve(config, directory, bound, on_ready))
     finally:
-        bound.close()
+        close_all(bound)
 
 
-async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on_ready: OnReady) -> ExitCode:
+async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundListener], on_ready: OnReady) -> ExitCode:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     failure: list[str] = []
@@ -102,8 +111,8 @@ async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     node = open_node(config, directory, loop, on_fatal, clock=SystemClock(), entropy=SystemEntropy())
-    host, port = _advertised(config, bound)
-    node.register({node.listener_name: Endpoint(host, port)})
+    endpoints = advertised_endpoints(config.advertised_listeners, bound)
+    node.register(endpoints)
     node.open_topics()
     server = Server(node)
     await server.listen(bound)
@@ -113,8 +122,9 @@ async def _serve(config: BrokerConfig, directory: Path, bound: socket.socket, on
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    _write_runtime_file(directory, host, port)
-    on_ready(host, port)
+    _write_runtime_file(directory, endpoints)
+    first = next(iter(endpoints.values()))
+    on_ready(first.host, first.port)
     # After the first client may have been told that the broker is there: nobody who starts one waits for this.
     loop.call_soon(node.resume_transactions)
     try:
@@ -186,30 +196,6 @@ def _report_damage(damage: Damage) -> None:
     logger.error("%s", damage)
 
 
-def _bind(listener: Listener) -> socket.socket:
-    """Before anything else: a taken port is the most common reason not to start, and must harm nothing."""
-    try:
-        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((listener.host, listener.port))
-        bound.setblocking(False)
-    except OSError as error:
-        raise StartError(
-            ExitCode.CANNOT_LISTEN,
-            f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; "
-            "stop whoever uses the address, or choose another with --listen",
-        ) from None
-    return bound
-
-
-def _advertised(config: BrokerConfig, bound: socket.socket) -> tuple[str, int]:
-    """The address that clients are told; the port that the system chose where none was named."""
-    advertised = config.advertised_listeners[0]
-    host = socket.gethostname() if advertised.host in _ANY_ADDRESS else advertised.host
-    return host, advertised.port or bound.getsockname()[1]
-
-
 def _raise_open_files_limit() -> None:
     """A log keeps its active segment open; the usual soft limit of 1024 is soon used up."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -218,8 +204,15 @@ def _raise_open_files_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _write_runtime_file(directory: Path, host: str, port: int) -> None:
-    """Lets the command line find the broker of a data directory."""
+def _write_runtime_file(directory: Path, endpoints: Mapping[str, Endpoint]) -> None:
+    """Lets the command line find the broker of a data directory: by its first listener."""
+    first = next(iter(endpoints.values()))
+    content = {
+        "host": first.host,
+        "port": first.port,
+        "pid": os.getpid(),
+        "listeners": {name: host_port_text(endpoint.host, endpoint.port) for name, endpoint in endpoints.items()},
+    }
     temporary = directory / (RUNTIME_FILE + ".tmp")
-    temporary.write_text(json.dumps({"host": host, "port": port, "pid": os.getpid()}) + "\n")
+    temporary.write_text(json.dumps(content) + "\n")
     temporary.replace(directory / RUNTIME_FILE)

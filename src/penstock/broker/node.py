@@ -85,8 +85,6 @@ class Node:
             # Only has to be hard to hit by accident; nothing is protected by it.
             lambda: entropy.randrange(1, 1 << 31),
         )
-        # Until connections know their listener: every client is told the addresses of the first one.
-        self.listener_name = config.advertised_listeners[0].name
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
 

@@ -1,29 +1,48 @@
-"""What a handler knows of the request beside its content."""
+"""What a handler knows of a request beside its content."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+    from penstock.metadata.image import BrokerImage, Endpoint
+
+
+class ClientConnection(Protocol):
+    """The connection that a request came in by, as far as a handler may know it."""
+
+    @property
+    def peer(self) -> str:
+        """`host:port` of the client."""
+        ...
+
+    @property
+    def listener_name(self) -> str:
+        """The name of the listener that the client connected to."""
+        ...
+
+    def hang_up(self, reason: str) -> None:
+        """Closes the connection once the answers to earlier requests have left."""
+        ...
 
 
 class RequestContext:
-    """Made anew for each request, so it is kept small."""
+    """One is made for each request, so it is kept small."""
 
-    __slots__ = ("api_version", "client_id", "close_connection", "node", "peer")
+    __slots__ = ("api_version", "client_id", "connection", "node")
 
-    def __init__(
-        self, node: Node, api_version: int, client_id: str | None, peer: str, close_connection: Callable[[str], None]
-    ) -> None:
+    def __init__(self, node: Node, api_version: int, client_id: str | None, connection: ClientConnection) -> None:
         self.node = node
         self.api_version = api_version
         self.client_id = client_id
-        self.peer = peer
-        self.close_connection = close_connection
+        self.connection = connection
 
     @property
     def client_host(self) -> str:
-        """As members of groups are described: Kafka puts a slash before the address."""
-        return "/" + self.peer.rpartition(":")[0]
+        """The client's address as group descriptions show it: Kafka puts a slash before it."""
+        return "/" + self.connection.peer.rpartition(":")[0]
+
+    def endpoint_of(self, broker: BrokerImage) -> Endpoint | None:
+        """Where this client reaches the broker: by the listener of the same name, as in Kafka. None without one."""
+        return broker.endpoints.get(self.connection.listener_name)

@@ -4,7 +4,8 @@ Owns the precedence of those three (a later one wins) and the errors that a pers
 key and the remedy. Reads no file and no environment itself; the composition root passes their content in.
 
 Invariant: a field's name is its configuration's name with dots as underscores; `listeners`, `advertised_listeners`,
-`log_dirs` and `node_id` are the only fields that more than one name decides.
+`inter_broker_listener_name`, `log_dirs` and `node_id` are the only fields that more than one name decides.
+Invariant: `advertised_listeners` has an entry for each of `listeners`, in the same order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
 from penstock.metadata.config_definition import ConfigError, ConfigValue, definition_of, nearest_name
 from penstock.metadata.config_source import BrokerLayers
 from penstock.metadata.foreign_broker_configs import NAMES_WITHOUT_EFFECT, refusal
-from penstock.metadata.listeners import Listener, parse_listeners, parse_protocol_map
+from penstock.metadata.listeners import (
+    Listener,
+    advertised_by_name,
+    check_ports,
+    inter_broker_listener,
+    parse_listeners,
+    parse_protocol_map,
+)
 from penstock.metadata.properties import PropertiesError, parse_properties
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
@@ -42,6 +50,7 @@ class BrokerConfig:
     broker_rack: str | None
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
+    inter_broker_listener_name: str
     log_dirs: tuple[str, ...]
 
     connections_max_idle_ms: int
@@ -150,7 +159,15 @@ class BrokerConfig:
         return cls(layers=layers, without_effect=without_effect, **values)
 
 
-_SPECIAL_FIELDS: Final = {"layers", "without_effect", "node_id", "listeners", "advertised_listeners", "log_dirs"}
+_SPECIAL_FIELDS: Final = {
+    "layers",
+    "without_effect",
+    "node_id",
+    "listeners",
+    "advertised_listeners",
+    "inter_broker_listener_name",
+    "log_dirs",
+}
 _NAMES: Final = {
     field.name: field.name.replace("_", ".") for field in fields(BrokerConfig) if field.name not in _SPECIAL_FIELDS
 }
@@ -212,18 +229,23 @@ def _node_id(layers: BrokerLayers) -> ConfigValue:
     return BROKER_CONFIGS["node.id"].parse(broker_id)
 
 
-def _listeners(layers: BrokerLayers) -> dict[str, tuple[Listener, ...]]:
+def _listeners(layers: BrokerLayers) -> dict[str, object]:
     protocols = parse_protocol_map(str(_effective("listener.security.protocol.map", layers)))
     controller_names = _names(_effective("controller.listener.names", layers))
     listeners = parse_listeners("listeners", _names(_effective("listeners", layers)), protocols, controller_names)
     if not listeners:
         raise ConfigError("listeners: no address for clients; write PLAINTEXT://host:port")
+    check_ports(listeners)
     advertised_texts = _names(_effective("advertised.listeners", layers))
-    advertised = parse_listeners("advertised.listeners", advertised_texts, protocols, controller_names) or listeners
-    missing = {listener.name for listener in advertised} - {listener.name for listener in listeners}
-    if missing:
-        raise ConfigError(f"advertised.listeners: {min(missing)} is not one of the names in listeners; add it there")
-    return {"listeners": listeners, "advertised_listeners": advertised}
+    advertised = parse_listeners("advertised.listeners", advertised_texts, protocols, controller_names)
+    inter_broker_name = _effective("inter.broker.listener.name", layers)
+    return {
+        "listeners": listeners,
+        "advertised_listeners": advertised_by_name(listeners, advertised),
+        "inter_broker_listener_name": inter_broker_listener(
+            listeners, None if inter_broker_name is None else str(inter_broker_name)
+        ),
+    }
 
 
 def _names(value: ConfigValue) -> tuple[str, ...]:

@@ -67,3 +67,34 @@ def parse_listeners(
             raise ConfigError(f"{key}: the listener name {listener.name} is used twice; give each its own name")
         listeners.append(listener)
     return tuple(listeners)
+
+
+def check_ports(listeners: Sequence[Listener]) -> None:
+    """Each listener has a port of its own; an IPv4 and an IPv6 address may share one, and port 0 is always free."""
+    taken: dict[tuple[int, bool], Listener] = {}
+    for listener in listeners:
+        other = taken.setdefault((listener.port, ":" in listener.host), listener)
+        if other is not listener and listener.port != 0:
+            raise ConfigError(f"listeners: {other} and {listener} use the same port; give each its own")
+
+
+def advertised_by_name(listeners: Sequence[Listener], advertised: Sequence[Listener]) -> tuple[Listener, ...]:
+    """What clients are told of each listener: its entry in `advertised.listeners`, or the listener itself."""
+    by_name = {listener.name: listener for listener in advertised}
+    missing = by_name.keys() - {listener.name for listener in listeners}
+    if missing:
+        raise ConfigError(f"advertised.listeners: {min(missing)} is not one of the names in listeners; add it there")
+    return tuple(by_name.get(listener.name, listener) for listener in listeners)
+
+
+def inter_broker_listener(listeners: Sequence[Listener], configured: str | None) -> str:
+    """The name of the listener that brokers reach each other by; the first one where none is configured."""
+    names = [listener.name for listener in listeners]
+    if configured is None:
+        return names[0]
+    if configured.upper() not in names:
+        raise ConfigError(
+            f"inter.broker.listener.name: {configured} is not one of the names in listeners ({', '.join(names)}); "
+            "add it there"
+        )
+    return configured.upper()

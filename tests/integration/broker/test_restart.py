@@ -138,6 +138,7 @@ def test_a_stop_is_prompt_whoever_is_connected(own_broker: Broker, number: signa
     assert json.loads(runtime_file.read_text()) == {
         "host": "127.0.0.1",
         "port": own_broker.port,
+        "listeners": {"PLAINTEXT": own_broker.bootstrap_servers},
         "pid": own_broker.pid,
     }
     clients = [WireClient(own_broker.bootstrap_servers) for _ in range(20)]

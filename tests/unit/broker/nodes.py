@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from penstock.broker.main import open_node
 from penstock.broker.node import Node
@@ -13,6 +15,19 @@ from penstock.broker.system import SystemClock, SystemEntropy
 from penstock.core.clock import Clock, Entropy
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.image import Endpoint
+
+LISTENER_NAME: Final = "PLAINTEXT"
+
+
+@dataclass
+class FakeConnection:
+    """What a handler is told of its client. A handler that hangs up fails the test."""
+
+    listener_name: str = LISTENER_NAME
+    peer: str = "127.0.0.1:1"
+
+    def hang_up(self, reason: str) -> None:
+        raise AssertionError(f"the connection would be closed: {reason}")
 
 
 @contextmanager
@@ -47,7 +62,7 @@ def node_in(
         clock=clock or SystemClock(),
         entropy=entropy or SystemEntropy(),
     )
-    node.register({"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
+    node.register({LISTENER_NAME: Endpoint("127.0.0.1", 9092)})
     node.open_topics()
     try:
         yield node

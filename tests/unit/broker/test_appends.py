@@ -25,7 +25,7 @@ from penstock.metadata.topics import NewTopic
 from penstock.protocol.definitions.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.integration.broker.conversation import batch_of
-from tests.unit.broker.nodes import node_in
+from tests.unit.broker.nodes import FakeConnection, node_in
 
 FLUSHED = NewTopic("flushed", 2, 1, configs=(("flush.messages", "1"),))
 UNFLUSHED = NewTopic("unflushed", 2, 1)
@@ -51,7 +51,7 @@ def produce(node: Node, *topics: str, acks: int = ALL_IN_SYNC) -> Deferred:
         for topic in topics
     ]
     request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=data)
-    answer = BY_API_KEY[0].handle(request, RequestContext(node, 12, "client", "127.0.0.1:1", pytest.fail))
+    answer = BY_API_KEY[0].handle(request, RequestContext(node, 12, "client", FakeConnection()))
     node.appends.write()
     assert isinstance(answer, Deferred)
     return answer

@@ -108,6 +108,19 @@ def test_the_later_of_two_lines_wins() -> None:
             },
             "OTHER is not one of the names in listeners",
         ),
+        (
+            {"overrides": ["inter.broker.listener.name=OTHER"]},
+            r"OTHER is not one of the names in listeners \(PLAINTEXT\)",
+        ),
+        (
+            {
+                "overrides": [
+                    "listeners=A://h:1,B://g:1",
+                    "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
+                ]
+            },
+            "A://h:1 and B://g:1 use the same port",
+        ),
         ({"overrides": ["listener.security.protocol.map=x"]}, "'x' is not a NAME:PROTOCOL pair"),
         ({"overrides": ["node.id=1", "broker.id=2"]}, "differ; remove broker.id"),
         ({"overrides": ["log.retention.ms=0"]}, "log.retention.ms: 0 is not accepted"),
@@ -124,6 +137,25 @@ def test_a_mistake_gets_one_line_with_the_place_the_key_and_the_remedy(
     with pytest.raises(ConfigError, match=message) as caught:
         BrokerConfig.load(properties_name="conf", **sources)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_every_listener_is_advertised_by_its_name() -> None:
+    config = BrokerConfig.load(
+        overrides=[
+            "listeners=A://:1,B://127.0.0.1:0,C://[::1]:1,D://:0",
+            "advertised.listeners=D://d.example:4,A://a.example:0",
+            "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT,D:PLAINTEXT",
+            "inter.broker.listener.name=b",
+        ]
+    )
+    assert [listener.name for listener in config.listeners] == ["A", "B", "C", "D"]
+    assert config.advertised_listeners == (
+        Listener("A", "a.example", 0),
+        Listener("B", "127.0.0.1", 0),
+        Listener("C", "::1", 1),
+        Listener("D", "d.example", 4),
+    )
+    assert config.inter_broker_listener_name == "B"
 
 
 def test_listeners_may_have_names_of_their_own_and_ipv6_addresses() -> None:

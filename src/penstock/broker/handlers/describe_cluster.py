@@ -1,4 +1,4 @@
-"""DescribeCluster: the cluster's id, its brokers and its controller.
+"""DescribeCluster: the cluster's id, its brokers at the client's own listener, and its controller.
 
 Asked for the controllers' own endpoints (version 1), a broker answers MISMATCHED_ENDPOINT_TYPE, as Kafka's does. No
 broker is ever fenced here. Versions: 0 to 2.
@@ -32,7 +32,7 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         controller_id=image.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker, endpoint in image.endpoints(context.node.listener_name)
+            for broker, endpoint in image.endpoints(context.connection.listener_name)
         ],
     )
     if request.include_cluster_authorized_operations:

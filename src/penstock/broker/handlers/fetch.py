@@ -7,7 +7,8 @@ be cut anywhere, as clients expect. Records are handed on as slices of their fil
 A `read_committed` fetch ends at the last stable offset, and names the aborted transactions among what it returns: the
 client leaves their records out. It waits for transactions to end, not for records that nobody may read yet.
 
-Versions: 4 to 18. Sessions (KIP-227) from 7, topic ids from 13. Left out: follower fetches and preferred read replicas.
+Versions: 4 to 18. Sessions (KIP-227) from 7, topic ids from 13, the current leader with an error from
+16 (KIP-951). Left out: follower fetches and preferred read replicas.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from penstock.broker.current_leader import LEADER_ERRORS, CurrentLeader, current_leader
 from penstock.broker.deferred import Deferred
 from penstock.broker.fetch_session import (
     FINAL_EPOCH,
@@ -34,11 +36,14 @@ from penstock.protocol.definitions.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 TOPIC_IDS_SINCE: Final = 13
+LEADERS_SINCE: Final = 16
 READ_COMMITTED: Final = 1
 NO_RECORDS: Final = b""
 
@@ -59,6 +64,7 @@ class _Fetch:
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         self.node: Node = context.node
+        self._context = context
         self._uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
         self.read_committed = request.isolation_level == READ_COMMITTED
         self._bytes_max = min(request.max_bytes, self.node.config.fetch_max_bytes)
@@ -67,6 +73,7 @@ class _Fetch:
         self._is_incremental = False
         self._positions: Iterable[FetchPosition] = self._open(request)
         self._found: list[tuple[FetchPosition, PartitionData]] = []
+        self._leaders: dict[int, CurrentLeader] = {}  # named to the client, by broker id
         self._failed = False
         self.bytes_found = 0
 
@@ -138,7 +145,15 @@ class _Fetch:
                 data.error_code = error.code
                 data.high_watermark = -1
                 self._failed = True
+                if error.code in LEADER_ERRORS and self._context.api_version >= LEADERS_SINCE:
+                    self._name_leader(position.key, data)
             self._found.append((position, data))
+
+    def _name_leader(self, key: PartitionKey, data: PartitionData) -> None:
+        leader = current_leader(self._context, key.topic, key.partition)
+        if leader is not None:
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+            self._leaders[leader.leader_id] = leader
 
     def _read_partition(self, position: FetchPosition, data: PartitionData) -> None:
         partition = self._partition(position.key)
@@ -192,9 +207,15 @@ class _Fetch:
             topic.partitions.append(data)
             if session is not None and data.records:
                 session.serve_last(position.key)
-        return FetchResponse(
+        response = FetchResponse(
             session_id=session.session_id if session is not None else NO_SESSION, responses=list(topics.values())
         )
+        if self._leaders:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=leader.leader_id, host=leader.host, port=leader.port, rack=leader.rack)
+                for leader in self._leaders.values()
+            ]
+        return response
 
     def _tell(self, position: FetchPosition, data: PartitionData) -> bool:
         """Notes what the client learns of a partition; False where it would learn nothing new."""

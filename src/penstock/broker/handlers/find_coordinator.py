@@ -48,8 +48,14 @@ def _coordinator(key_type: int, context: RequestContext) -> tuple[BrokerId, Endp
     if key_type not in (GROUP, TRANSACTION):
         reason = _NOT_HERE.get(key_type, f"There is no kind of coordinator with the number {key_type}.")
         raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
-    node = context.node
-    return node.broker_id, node.image.brokers[node.broker_id].endpoints[node.listener_name]
+    broker = context.node.image.brokers[context.node.broker_id]
+    endpoint = context.endpoint_of(broker)
+    if endpoint is None:
+        raise BrokerError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"Broker {broker.broker_id} has no listener {context.connection.listener_name}.",
+        )
+    return broker.broker_id, endpoint
 
 
 def _refused(request: FindCoordinatorRequest, api_version: int, error: BrokerError) -> FindCoordinatorResponse:

@@ -1,5 +1,7 @@
 """Metadata: brokers, and topics with their partitions' leaders. The first thing every client asks.
 
+Brokers are named by the endpoint of the listener that the client itself came in by, as in Kafka.
+
 No list of topics asks for all of them; in version 0, where a list cannot be missing, an empty one does. Topics can be
 named by id from version 12 (versions 10 and 11 have the field, and Kafka refuses it there).
 
@@ -40,7 +42,7 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker, endpoint in image.endpoints(context.node.listener_name)
+            for broker, endpoint in image.endpoints(context.connection.listener_name)
         ],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,

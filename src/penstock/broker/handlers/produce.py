@@ -18,11 +18,14 @@ from typing import Final
 
 from penstock.broker.appends import AppendGroup
 from penstock.broker.batch_validation import InvalidRecords
+from penstock.broker.current_leader import CurrentLeader, current_leader
 from penstock.broker.deferred import Deferred
 from penstock.broker.partition import Partition
 from penstock.broker.request_context import RequestContext
 from penstock.protocol.definitions.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -82,6 +85,7 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
         "_acks",
         "_context",
         "_error_text",
+        "_leaders",
         "_now_ms",
         "_topics",
         "in_transaction",
@@ -95,6 +99,7 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
         self._topics: list[TopicProduceResponse] = []
         self._now_ms = context.node.now_ms()
         self._error_text: str | None = None
+        self._leaders: dict[int, CurrentLeader] | None = None  # named to the client, by broker id
         self.in_transaction = False
         self.refusals: dict[Partition, BrokerError] | None = None  # by the transaction coordinator
 
@@ -115,6 +120,8 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
                 self._stage(topic, data.index, data.records, response)
             except BrokerError as error:
                 self._refuse(response, error.code, error.message)
+                if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    self._name_leader(topic, response)
                 if isinstance(error, InvalidRecords):
                     response.record_errors = [
                         BatchIndexAndErrorMessage(
@@ -152,6 +159,14 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
             response.log_start_offset = partition.log.log_start_offset
         self._answer()
 
+    def _name_leader(self, topic: TopicProduceData, response: PartitionProduceResponse) -> None:
+        """From version 10 on; older versions do not write these fields."""
+        by_id = self._context.api_version >= TOPIC_IDS_SINCE
+        leader = current_leader(self._context, topic.topic_id if by_id else topic.name, response.index)
+        if leader is not None:
+            response.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+            self._leaders = {**(self._leaders or {}), leader.leader_id: leader}
+
     def _refuse(self, response: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
         response.error_code = code
         response.error_message = self._error_text = message
@@ -160,6 +175,12 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
     def _answer(self) -> None:
         if self._acks == ACKS_NONE:
             if self._error_text is not None:
-                self._context.close_connection(f"a produce with acks=0 failed: {self._error_text}")
+                self._context.connection.hang_up(f"a produce with acks=0 failed: {self._error_text}")
             return
-        self.complete(ProduceResponse(responses=self._topics))
+        response = ProduceResponse(responses=self._topics)
+        if self._leaders:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=leader.leader_id, host=leader.host, port=leader.port, rack=leader.rack)
+                for leader in self._leaders.values()
+            ]
+        self.complete(response)

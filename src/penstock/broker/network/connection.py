@@ -49,9 +49,10 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """Speaks the Kafka protocol with one peer; knows nothing of what the APIs mean."""
 
-    def __init__(self, server: Server, node: Node) -> None:
+    def __init__(self, server: Server, node: Node, listener_name: str) -> None:
         self._server = server
         self._node = node
+        self.listener_name = listener_name
         self._frames = FrameBuffer(node.config.socket_request_max_bytes)
         self._line: deque[_Slot] = deque()
         self._outgoing: list[Any] = []
@@ -60,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resuming = False  # paused still, but reading on has been put on the loop's list
         self._closing = False
         self._failure: str | None = None  # why the connection must end once the answers that are ready have left
-        self._peer = "?"
+        self.peer = "?"
         self.last_active = 0.0
 
     # The event loop's side
@@ -69,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance
         transport_socket = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
-        self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self._sender = Sender(transport_socket, self._node.loop, self._drained, self.close)
         self.last_active = self._node.loop.time()
         self._server.opened(self)
@@ -99,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         if reason is not None:
-            logger.info("closing the connection of %s: %s", self._peer, reason)
+            logger.info("closing the connection of %s: %s", self.peer, reason)
         self._closing = True
         self._sender.close()
         self._transport.abort()
@@ -139,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(route, 0, correlation_id, unsupported_version())
             return
         request = route.read(version, frame, position)
-        context = RequestContext(self._node, version, client_id, self._peer, self._hang_up)
+        context = RequestContext(self._node, version, client_id, self)
         if api_key != _PRODUCE_KEY:
             # On one connection requests take effect in order: whoever asks behind its own produce finds it written.
             self._node.appends.write()
@@ -149,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
             raise
         except Exception:
             # A bug of ours must not take the broker's other clients with it.
-            logger.exception("%s version %d from %s failed", route.name, version, self._peer)
+            logger.exception("%s version %d from %s failed", route.name, version, self.peer)
             answer = route.failure(ErrorCode.UNKNOWN_SERVER_ERROR)
             if answer is None:
                 raise ProtocolError(f"{route.name} failed, and has no way to say so") from None
@@ -226,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._reading_paused:
             self._resume_reading()
 
-    def _hang_up(self, reason: str) -> None:
+    def hang_up(self, reason: str) -> None:
         """Asked for by a handler; what was asked before that request is still answered."""
         if self._handling:
             self._failure = reason

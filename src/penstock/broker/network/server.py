@@ -1,33 +1,40 @@
-"""Listening, and the connections that came of it."""
+"""Every listener of the broker, and the connections that came in by them."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+from collections.abc import Sequence
+from functools import partial
 
 from penstock.broker.network.connection import Connection
+from penstock.broker.network.endpoints import BoundListener
 from penstock.broker.node import Node
 from penstock.core import limits
 
 
 class Server:
-    """One listener. Closes connections that have been idle for `connections.max.idle.ms`."""
+    """Closes connections that have been idle for `connections.max.idle.ms`."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._connections: set[Connection] = set()
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._idle_check: asyncio.TimerHandle | None = None
 
-    async def listen(self, bound: socket.socket) -> None:
-        self._listener = await self._node.loop.create_server(
-            lambda: Connection(self, self._node), sock=bound, backlog=limits.LISTEN_BACKLOG
-        )
+    async def listen(self, bound: Sequence[BoundListener]) -> None:
+        for listener in bound:
+            self._listeners.append(
+                await self._node.loop.create_server(
+                    partial(Connection, self, self._node, listener.name),
+                    sock=listener.socket,
+                    backlog=limits.LISTEN_BACKLOG,
+                )
+            )
         self._schedule_idle_check()
 
     def stop_listening(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     def close(self) -> None:
         self.stop_listening()

@@ -25,7 +25,7 @@ from tests.integration.broker.group_conversation import (
     fetch_offsets_request,
     join_request,
 )
-from tests.unit.broker.nodes import node_in
+from tests.unit.broker.nodes import FakeConnection, node_in
 
 
 class Groups:
@@ -38,7 +38,7 @@ class Groups:
 
     def ask(self, request: Any, version: int = 9) -> Any:
         """The response, or the Deferred that will have it."""
-        context = RequestContext(self.node, version, "client", "127.0.0.1:1", pytest.fail)
+        context = RequestContext(self.node, version, "client", FakeConnection())
         answer = BY_API_KEY[request.API_KEY].handle(request, context)
         self.node.appends.write()
         return answer.response if isinstance(answer, Deferred) and answer.done else answer

@@ -7,7 +7,7 @@ was committed in place of the logs that a node would make.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,7 @@ from penstock.metadata.store_local import LocalStore
 from penstock.metadata.topic_config import TopicConfig
 from penstock.protocol.codec import reader, writer
 from tests.clocks import SeededEntropy
+from tests.unit.broker.nodes import LISTENER_NAME, FakeConnection
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -29,8 +30,7 @@ class AdminNode:
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.entropy = SeededEntropy()
         self.store = LocalStore.open(directory, node_id=1, new_uuid=self.entropy.uuid, cluster_id="test-cluster")
-        self.listener_name = "PLAINTEXT"
-        endpoints = {self.listener_name: Endpoint("broker.test", 9092)}
+        endpoints = {LISTENER_NAME: Endpoint("broker.test", 9092)}
         self.image.apply(BrokerRegistered(BrokerImage(self.broker_id, endpoints, "rack-1")))
         self._static = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in settings.items()])
         self.committed: list[DurableChange] = []
@@ -62,6 +62,7 @@ class Client:
     """Sends requests to the handlers of one node."""
 
     node: AdminNode
+    connection: FakeConnection = field(default_factory=FakeConnection)
 
     def ask(self, request: Any, version: int | None = None) -> Any:
         """The response as a client of that version reads it; without a version, of the newest one served."""
@@ -70,7 +71,7 @@ class Client:
         frame = bytearray()
         writer(type(request), version)(frame, request)
         received = route.read(version, memoryview(frame), 0)
-        context = RequestContext(cast("Node", self.node), version, "test", "127.0.0.1:1", _must_not_close)
+        context = RequestContext(cast("Node", self.node), version, "test", self.connection)
         response = route.handle(received, context)
         out = bytearray()
         write: Any = writer(type(response), version)
@@ -84,7 +85,3 @@ class Client:
 def versions_of(request_class: Any) -> range:
     route = BY_API_KEY[request_class.API_KEY]
     return range(route.min_version, route.max_version + 1)
-
-
-def _must_not_close(reason: str) -> None:
-    raise AssertionError(f"the connection would be closed: {reason}")

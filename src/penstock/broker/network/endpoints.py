@@ -1,0 +1,82 @@
+"""Sockets for the configured listeners, and the endpoints that clients are told.
+
+Owns: binding every listener before anything else of a start happens, and working out the advertised address of each
+listener name. Must not know: connections and requests.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.metadata.image import Endpoint
+from penstock.metadata.listeners import Listener
+
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - what a listener may say, not what we bind
+
+
+class CannotListen(Exception):
+    """An address that cannot be bound. The message is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundListener:
+    """A listener and its socket, which is bound and does not listen yet."""
+
+    name: str
+    socket: socket.socket
+
+    @property
+    def port(self) -> int:
+        """The port that the system chose where the listener names port 0."""
+        return int(self.socket.getsockname()[1])
+
+
+def bind_all(listeners: Sequence[Listener]) -> list[BoundListener]:
+    """Binds every listener, or none of them: CannotListen names the first that fails."""
+    bound: list[BoundListener] = []
+    try:
+        for listener in listeners:
+            bound.append(BoundListener(listener.name, _bind(listener)))
+    except CannotListen:
+        close_all(bound)
+        raise
+    return bound
+
+
+def close_all(bound: Iterable[BoundListener]) -> None:
+    for listener in bound:
+        listener.socket.close()
+
+
+def advertised_endpoints(advertised: Sequence[Listener], bound: Sequence[BoundListener]) -> dict[str, Endpoint]:
+    """The endpoint of each listener by its name, in the order of `listeners`.
+
+    Port 0 stands for the port that was bound, and an address of every interface for this machine's name.
+    """
+    ports = {listener.name: listener.port for listener in bound}
+    return {
+        listener.name: Endpoint(
+            socket.gethostname() if listener.host in _ANY_ADDRESS else listener.host,
+            listener.port or ports[listener.name],
+        )
+        for listener in advertised
+    }
+
+
+def _bind(listener: Listener) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((listener.host, listener.port))
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        raise CannotListen(
+            f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; "
+            "stop the process that uses the address, or choose another with --listen"
+        ) from None
+    return bound

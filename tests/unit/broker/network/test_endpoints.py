@@ -1,0 +1,44 @@
+"""Binding listeners, and what clients are told of them."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from penstock.broker.network.endpoints import CannotListen, advertised_endpoints, bind_all, close_all
+from penstock.metadata.image import Endpoint
+from penstock.metadata.listeners import Listener
+
+
+def test_every_listener_gets_a_socket_and_port_0_the_one_that_was_bound() -> None:
+    listeners = [Listener("A", "127.0.0.1", 0), Listener("B", "127.0.0.1", 0)]
+    bound = bind_all(listeners)
+    try:
+        assert [listener.name for listener in bound] == ["A", "B"]
+        assert bound[0].port != bound[1].port
+        assert advertised_endpoints(listeners, bound) == {
+            "A": Endpoint("127.0.0.1", bound[0].port),
+            "B": Endpoint("127.0.0.1", bound[1].port),
+        }
+    finally:
+        close_all(bound)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
+def test_every_interface_is_advertised_as_this_machine(host: str) -> None:
+    bound = bind_all([Listener("A", "127.0.0.1", 0)])
+    try:
+        endpoints = advertised_endpoints([Listener("A", host, 1234)], bound)
+        assert endpoints == {"A": Endpoint(socket.gethostname(), 1234)}
+    finally:
+        close_all(bound)
+
+
+def test_one_taken_address_releases_the_others() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
+        free_port, taken_port = free.getsockname()[1], taken.getsockname()[1]
+        free.close()
+        with pytest.raises(CannotListen, match=rf"cannot listen on 127\.0\.0\.1:{taken_port}: .*already in use"):
+            bind_all([Listener("A", "127.0.0.1", free_port), Listener("B", "127.0.0.1", taken_port)])
+        close_all(bind_all([Listener("A", "127.0.0.1", free_port)]))
