@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.log.filesystem import IOV_MAX, FileSystem, RealFileSystem, write_fully
-from penstock.log.memory_filesystem import MemoryFileSystem
+from tests.memory_filesystem import MemoryFileSystem
 
 
 @pytest.fixture(params=["real", "memory"])

@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
-from penstock.log.memory_filesystem import MemoryFileSystem
 from penstock.log.partition_log import PartitionLog
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import parse_header
+from tests.memory_filesystem import MemoryFileSystem
 from tests.unit.log.stored_batches import NOW_MS, make_batch, open_log, split
 
 DIRECTORY = "data/topic-0"

@@ -14,11 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
-from penstock.log.memory_filesystem import MemoryFileSystem
 from penstock.log.partition_log import PartitionLog
 from penstock.log.producer_state import BATCHES_KEPT
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import BatchHeader, parse_header
+from tests.memory_filesystem import MemoryFileSystem
 from tests.unit.log.stored_batches import NOW_MS, make_batch, make_marker, open_log, split
 
 DIRECTORY = "data/topic-0"

@@ -13,11 +13,11 @@ import pytest
 
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
-from penstock.log.memory_filesystem import MemoryFileSystem
 from penstock.log.partition_log import PartitionLog
 from penstock.log.transaction_index import AbortedTransaction
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import parse_header
+from tests.memory_filesystem import MemoryFileSystem
 from tests.unit.log.stored_batches import NOW_MS, append, make_batch, make_marker, open_log, split
 
 DIRECTORY = "data/topic-0"

@@ -20,7 +20,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.topic_table import Topic, TopicTable
 from penstock.core import limits
 from penstock.core.clock import Clock, Entropy
-from penstock.core.ids import BrokerId, TopicName
+from penstock.core.ids import BrokerId, TopicName, TopicPartition
 from penstock.log.config import LogConfig
 from penstock.log.log_directory import LogDirectory
 from penstock.metadata.broker_config import BrokerConfig
@@ -189,8 +189,8 @@ class Node:
         """Remembers recovery points, log starts and high watermarks, so that a start after a crash has less to do."""
         self.log_directory.write_checkpoints(self._high_watermarks())
 
-    def _high_watermarks(self) -> dict[tuple[str, int], int]:
-        return {(p.topic_name, p.index): p.high_watermark for p in self.topics.partitions()}
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        return {TopicPartition(p.topic_name, p.index): p.high_watermark for p in self.topics.partitions()}
 
     def close(self, *, clean: bool) -> None:
         """Everything to disk, so that the next start has nothing to repair; not clean after a failure of the disk."""
@@ -261,7 +261,7 @@ class Node:
         config = self._topic_config(image)
         settings = log_config(config, self.config)
         for partition in partitions:
-            log = self.log_directory.logs.get((image.name, partition.index))
+            log = self.log_directory.logs.get(TopicPartition(image.name, partition.index))
             if log is None:
                 log = self.log_directory.create(image.name, partition.index, image.topic_id, settings, self.now_ms())
             yield Partition(image.name, image.topic_id, partition.index, partition.leader_epoch, log, config)

@@ -22,12 +22,10 @@ from penstock.log.log_state import LogState
 from penstock.log.producer_snapshot import encode as encode_snapshot
 from penstock.log.producer_snapshot import remove_stale, snapshot_path
 from penstock.log.producer_state import ProducerState
-from penstock.log.segment import Segment
+from penstock.log.segment import RELATIVE_OFFSET_MAX, Segment
 from penstock.log.time_lookup import TimeLookup
 from penstock.protocol.control_records import read_marker
 from penstock.protocol.record_batch import CONTROL_FLAG, BatchHeader, assign
-
-_RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 
 @dataclass(slots=True)
@@ -189,7 +187,7 @@ class LogAppender:
         """
         config = self._state.config
         self._segment_bytes = config.segment_bytes
-        self._last_offset_max = base_offset + _RELATIVE_OFFSET_MAX
+        self._last_offset_max = base_offset + RELATIVE_OFFSET_MAX
         self._by_batch_time = first_timestamp >= 0
         self._roll_after_ms = (first_timestamp if self._by_batch_time else now_ms) + config.segment_ms
         if config.segment_jitter_ms:

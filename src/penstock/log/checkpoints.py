@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.core.ids import uuid_bytes, uuid_text
+from penstock.core.ids import TopicPartition, uuid_bytes, uuid_text
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
@@ -17,8 +17,6 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 
 _VERSION: Final = 0
-
-TopicPartition = tuple[str, int]
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -32,7 +30,7 @@ def decode_offsets(content: bytes) -> dict[TopicPartition, int] | None:
     try:
         version, count, *lines = content.decode().split("\n")
         rows = [line.split(" ") for line in lines[:-1]]
-        offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+        offsets = {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in rows}
         whole = int(version) == _VERSION and int(count) == len(offsets) == len(rows) and lines[-1:] == [""]
     except ValueError:
         return None

@@ -17,10 +17,8 @@ from penstock.log.filesystem import File
 from penstock.log.index import OffsetIndex, TimeIndex
 from penstock.log.leader_epochs import EpochRun, LeaderEpochs
 from penstock.log.resumption import Resumption, Stretch, find_resumption
-from penstock.log.segment import DamagedRegion, Segment
+from penstock.log.segment import RELATIVE_OFFSET_MAX, DamagedRegion, Segment
 from penstock.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, parse_header
-
-_RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
 
 @dataclass(slots=True)
@@ -54,7 +52,7 @@ def examine(
     """
     contiguous = config.contiguous_offsets
     file, limit = segment.file, segment.size
-    highest_offset = segment.base_offset + _RELATIVE_OFFSET_MAX + 1 if upper_offset is None else upper_offset
+    highest_offset = segment.base_offset + RELATIVE_OFFSET_MAX + 1 if upper_offset is None else upper_offset
     stretch = Stretch(file, limit, highest_offset, contiguous)
     found = Examination(end_offset=segment.base_offset, max_timestamp_offset=segment.base_offset)
     position = 0

@@ -1,6 +1,7 @@
 """The few calls on files that the log needs, as a Protocol, and the real one behind it.
 
-Owns: how bytes reach a disk and come back. `memory_filesystem.py` is the other implementation: it can fail on purpose.
+Owns: how bytes reach a disk and come back. Tests have another implementation, in memory, that fails
+on demand.
 Must never know: segments, offsets, batches.
 
 Invariant: a `File` stays readable for as long as somebody holds it, even after its name was removed. A response that is

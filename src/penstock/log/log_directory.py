@@ -15,12 +15,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from penstock.core.ids import TopicPartition
 from penstock.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
-    TopicPartition,
     decode_offsets,
     decode_partition_metadata,
     encode_offsets,
@@ -31,7 +31,7 @@ from penstock.log.damage import Damage, ReportDamage
 from penstock.log.filesystem import File, FileSystem
 from penstock.log.flushing import FlushTicket, sync_in_turn
 from penstock.log.partition_log import PartitionLog
-from penstock.log.segment import SegmentCaches
+from penstock.log.segment_caches import SegmentCaches
 
 LOCK_NAME: Final = ".lock"
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
@@ -103,7 +103,7 @@ class LogDirectory:
             if name.endswith(DELETED_SUFFIX):
                 fs.remove_directory(f"{path}/{name}")
             elif found := _PARTITION_DIRECTORY.fullmatch(name):
-                key = (found[1], int(found[2]))
+                key = TopicPartition(found[1], int(found[2]))
                 directory.logs[key] = PartitionLog.open(
                     f"{path}/{name}",
                     config_for(*key),
@@ -133,7 +133,7 @@ class LogDirectory:
             report_damage=self._report_damage,
             caches=self._caches,
         )
-        self.logs[topic, partition] = log
+        self.logs[TopicPartition(topic, partition)] = log
         return log
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
@@ -150,11 +150,11 @@ class LogDirectory:
 
     def delete(self, topic: str, partition: int, unique_id: str) -> str:
         """Takes a partition out of the directory at once. Returns the path that is left to `remove_deleted`."""
-        return self.logs.pop((topic, partition)).move_aside(f"{unique_id}{DELETED_SUFFIX}")
+        return self.logs.pop(TopicPartition(topic, partition)).move_aside(f"{unique_id}{DELETED_SUFFIX}")
 
     def set_aside(self, topic: str, partition: int, unique_id: str) -> str:
         """Takes a partition that nobody claims out of service, and keeps its files under the name that is returned."""
-        return self.logs.pop((topic, partition)).move_aside(f"{unique_id}{STRAY_SUFFIX}")
+        return self.logs.pop(TopicPartition(topic, partition)).move_aside(f"{unique_id}{STRAY_SUFFIX}")
 
     def remove_deleted(self, path: str) -> None:
         """Removes the files of a deleted partition; in any thread. What it leaves undone, the next start does."""

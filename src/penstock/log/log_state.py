@@ -14,7 +14,8 @@ from penstock.log.damage import Damage, ReportDamage
 from penstock.log.examination import Examination, adopt, examine, header_runs, mark_wrong_epochs
 from penstock.log.filesystem import FileSystem
 from penstock.log.leader_epochs import CHECKPOINT_NAME, EpochRun, LeaderEpochs, settle
-from penstock.log.segment import Segment, SegmentCaches
+from penstock.log.segment import Segment
+from penstock.log.segment_caches import SegmentCaches
 from penstock.log.transaction_index import TransactionIndex
 
 

@@ -22,7 +22,7 @@ from penstock.log.producer_snapshot import remove_stale, snapshot_path
 from penstock.log.producer_state import ProducerState
 from penstock.log.reader import LogReader, LogSlice
 from penstock.log.recovery import Recovered, recover
-from penstock.log.segment import SegmentCaches
+from penstock.log.segment_caches import SegmentCaches
 from penstock.log.time_lookup import TimeLookup
 from penstock.log.transaction_index import AbortedTransaction
 from penstock.log.transaction_index_files import files_to_write, remove_index_file

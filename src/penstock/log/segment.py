@@ -10,15 +10,15 @@ everything.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.log.batches import MAX_OFFSET, BatchAnomaly
 from penstock.log.config import LogConfig
-from penstock.log.extents import Extents
 from penstock.log.filesystem import File, FileSystem
 from penstock.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
-from penstock.log.lru import LruCache
+from penstock.log.segment_caches import SegmentCaches
 from penstock.protocol.record_batch import NO_TIMESTAMP
 
 LOG_SUFFIX: Final = ".log"
@@ -28,21 +28,12 @@ TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1  # of a batch, from the base offset of its segment
 _INDEX_OVERHEAD_BYTES: Final = 512  # what two nearly empty indexes weigh in a cache
 
 
 def offset_name(offset: int) -> str:
     return f"{offset:020d}"
-
-
-class SegmentCaches:
-    """Open files and loaded indexes of sealed segments, bounded; all logs of a broker share one."""
-
-    __slots__ = ("files", "indexes")
-
-    def __init__(self, open_files_max: int = 512, index_bytes_max: int = 64 << 20) -> None:
-        self.files: LruCache[File] = LruCache(open_files_max)
-        self.indexes: LruCache[tuple[OffsetIndex, TimeIndex]] = LruCache(index_bytes_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +45,46 @@ class DamagedRegion:
     first_offset: int
     next_offset: int
     reason: str
+
+
+class VerifiedExtents:
+    """The bytes of a segment that have been verified since this process opened it.
+
+    An extent is a run of whole batches, with the offset that follows it, so that verification can resume at its end.
+    Invariant: extents are sorted and apart from each other; neighbours that touch are one.
+    """
+
+    __slots__ = ("_end_offsets", "_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._end_offsets: list[int] = []
+
+    def covering(self, position: int) -> tuple[int, int] | None:
+        """The end of the extent that contains `position` and the offset that follows it; None if no extent does."""
+        at = bisect_right(self._starts, position) - 1
+        if at >= 0 and position < self._ends[at]:
+            return self._ends[at], self._end_offsets[at]
+        return None
+
+    def add(self, start: int, end: int, end_offset: int) -> None:
+        """Joins [start, end) with what it touches; it begins and ends at batches, as every extent does."""
+        first = bisect_right(self._starts, start)
+        if first and self._ends[first - 1] >= start:
+            first -= 1
+            start = self._starts[first]
+        last = first
+        while last < len(self._starts) and self._starts[last] <= end:
+            if self._ends[last] >= end:
+                end, end_offset = self._ends[last], self._end_offsets[last]
+            last += 1
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+        self._end_offsets[first:last] = [end_offset]
+
+    def clear(self) -> None:
+        self.__init__()  # type: ignore[misc]
 
 
 class Segment:
@@ -89,7 +120,7 @@ class Segment:
         self.size = size
         self.unverified_end = size
         self.unverified_end_offset = base_offset  # the offset that must follow the unverified bytes
-        self.verified = Extents()
+        self.verified = VerifiedExtents()
         self.examined = False
         self.damage: list[DamagedRegion] = []
         self.bytes_since_index_entry = 0
@@ -153,13 +184,13 @@ class Segment:
     def hold_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Keeps the indexes in memory from now on, because they are about to change."""
         self._held_indexes = self.indexes
-        self._caches.indexes.forget(self._path)
+        self._caches.indexes.remove(self._path)
         return self._held_indexes
 
     def adopt_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
         """Takes rebuilt indexes in place of what is on disk, until `save_indexes`."""
         self._held_indexes = (offset_index, time_index)
-        self._caches.indexes.forget(self._path)
+        self._caches.indexes.remove(self._path)
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         try:
@@ -213,8 +244,8 @@ class Segment:
 
     def forget_files(self) -> None:
         """Lets go of the open file and the loaded indexes. Slices that are being sent keep the file for themselves."""
-        self._caches.files.forget(self.log_path)
-        self._caches.indexes.forget(self._path)
+        self._caches.files.remove(self.log_path)
+        self._caches.indexes.remove(self._path)
         self._held_file = None
         self._held_indexes = None
 

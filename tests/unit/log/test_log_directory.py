@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.ids import TopicPartition
 from penstock.log.checkpoints import (
     decode_offsets,
     decode_partition_metadata,
@@ -14,7 +15,7 @@ from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
 from penstock.log.filesystem import FileSystem, RealFileSystem
 from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
-from penstock.log.memory_filesystem import MemoryFileSystem
+from tests.memory_filesystem import MemoryFileSystem
 from tests.unit.log.stored_batches import NOW_MS, append, make_batch, read_all
 
 TOPIC_ID = bytes(range(16))
@@ -38,7 +39,7 @@ def test_logs_are_found_again_with_their_offsets() -> None:
     written = [append(log, make_batch())[1] for _ in range(5)]
     log.delete_records_before(2)
     directory.create("empty", 0, TOPIC_ID, LogConfig(), NOW_MS)
-    directory.close({("orders.eu-1", 12): 4})
+    directory.close({TopicPartition("orders.eu-1", 12): 4})
     assert fs.read_file("data/recovery-point-offset-checkpoint") == b"0\n2\nempty 0 0\norders.eu-1 12 5\n"
     assert fs.read_file("data/log-start-offset-checkpoint") == b"0\n1\norders.eu-1 12 2\n"
     assert fs.read_file("data/replication-offset-checkpoint") == b"0\n1\norders.eu-1 12 4\n"
@@ -48,7 +49,7 @@ def test_logs_are_found_again_with_their_offsets() -> None:
     assert ".kafka_cleanshutdown" not in fs.list_directory("data")
     assert set(again.logs) == {("orders.eu-1", 12), ("empty", 0)}
     assert again.high_watermarks == {("orders.eu-1", 12): 4}
-    found = again.logs["orders.eu-1", 12]
+    found = again.logs[TopicPartition("orders.eu-1", 12)]
     assert (found.log_start_offset, found.log_end_offset, found.recovery_point) == (2, 5, 5)
     assert read_all(found) == written[2:]
     assert again.topic_id("orders.eu-1", 12) == TOPIC_ID
@@ -64,8 +65,8 @@ def test_a_killed_broker_is_recovered_from_its_checkpoints() -> None:
     written += [append(log, make_batch())[1] for _ in range(3)]
     again = open_directory(fs.copy())
     assert not again.was_clean
-    assert again.logs["t", 0].recovery_point == 3
-    assert read_all(again.logs["t", 0]) == written
+    assert again.logs[TopicPartition("t", 0)].recovery_point == 3
+    assert read_all(again.logs[TopicPartition("t", 0)]) == written
 
 
 @pytest.mark.parametrize("real", [True, False])
@@ -122,7 +123,7 @@ def test_a_damaged_checkpoint_is_reported_and_does_without(name: str) -> None:
     fs.put(f"data/{name}", b"0\n1\nt 0 x\n")
     damage: list[Damage] = []
     again = open_directory(fs, damage=damage)
-    assert read_all(again.logs["t", 0]) == written
+    assert read_all(again.logs[TopicPartition("t", 0)]) == written
     assert [d.file for d in damage] == [f"data/{name}"]
 
 
@@ -150,7 +151,7 @@ def test_partition_metadata_names_the_topic_id_in_kafkas_text() -> None:
 )
 def test_an_offset_checkpoint_that_is_not_whole_is_refused(content: bytes) -> None:
     assert decode_offsets(content) is None
-    assert decode_offsets(encode_offsets({("t", 0): 1})) == {("t", 0): 1}
+    assert decode_offsets(encode_offsets({TopicPartition("t", 0): 1})) == {("t", 0): 1}
 
 
 def test_the_files_of_a_partition_bear_kafkas_names(tmp_path: Path) -> None:

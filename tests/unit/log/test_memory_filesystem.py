@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from penstock.log.filesystem import write_fully
-from penstock.log.memory_filesystem import MemoryFileSystem
+from tests.memory_filesystem import MemoryFileSystem
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
 from penstock.log.filesystem import File, RealFileSystem
-from penstock.log.memory_filesystem import MemoryFileSystem
 from penstock.log.partition_log import PartitionLog
-from penstock.log.segment import SegmentCaches
+from penstock.log.segment_caches import SegmentCaches
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import parse_header
+from tests.memory_filesystem import MemoryFileSystem
 from tests.unit.log.stored_batches import NOW_MS, append, make_batch, open_log, read_all, split
 
 D = "data/topic-0"

@@ -6,10 +6,10 @@ import pytest
 
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
-from penstock.log.memory_filesystem import MemoryFileSystem
 from penstock.log.partition_log import PartitionLog
 from penstock.log.transaction_index import SavedIndex, TransactionIndex
 from penstock.log.transaction_index_files import CHECKPOINT_NAME, decode_checkpoint, encode_checkpoint
+from tests.memory_filesystem import MemoryFileSystem
 from tests.unit.log.stored_batches import NOW_MS, append, make_batch, make_marker, open_log
 
 D = "data/topic-0"

@@ -8,11 +8,11 @@ import pytest
 
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
-from penstock.log.memory_filesystem import MemoryFileSystem
 from penstock.log.partition_log import PartitionLog
 from penstock.log.producer_state import NO_TRANSACTION, ProducerState
 from penstock.log.transactions import Transactions
 from penstock.protocol.error_codes import BrokerError, ErrorCode
+from tests.memory_filesystem import MemoryFileSystem
 from tests.unit.log.stored_batches import NOW_MS, append, make_batch, make_marker, open_log, read_all
 
 D = "data/topic-0"

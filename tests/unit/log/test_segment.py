@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from random import Random
 
-from penstock.log.extents import Extents
+from penstock.log.segment import VerifiedExtents
 
 
 def test_extents_that_touch_become_one() -> None:
-    extents = Extents()
+    extents = VerifiedExtents()
     extents.add(0, 10, 1)
     extents.add(20, 30, 3)
     assert extents.covering(5) == (10, 1)
@@ -19,7 +19,7 @@ def test_extents_that_touch_become_one() -> None:
 def test_extents_against_a_set_of_positions() -> None:
     random = Random(3)
     for _ in range(200):
-        extents = Extents()
+        extents = VerifiedExtents()
         positions: set[int] = set()
         for _ in range(random.randrange(12)):
             start = random.randrange(60)

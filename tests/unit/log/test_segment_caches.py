@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from penstock.log.lru import LruCache
+from penstock.log.segment_caches import LruCache
 
 
 def test_what_was_used_longest_ago_goes_first() -> None:
@@ -21,6 +21,6 @@ def test_the_bound_is_on_weight_and_the_newest_always_stays() -> None:
     assert cache.get("huge") == "z"
     assert (len(cache), cache.weight) == (1, 1_000)
     cache.put("huge", "z", 10)
-    cache.forget("huge")
-    cache.forget("never there")
+    cache.remove("huge")
+    cache.remove("never there")
     assert (len(cache), cache.weight) == (0, 0)

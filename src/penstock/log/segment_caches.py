@@ -1,9 +1,15 @@
-"""A cache that forgets what was used longest ago once its contents weigh more than allowed."""
+"""Open files and loaded indexes of sealed segments, which all logs of a broker share within one bound.
+
+Invariant: the least recently used entries are evicted once the entries together weigh more than the cache's capacity.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Generic, TypeVar
+
+from penstock.log.filesystem import File
+from penstock.log.index import OffsetIndex, TimeIndex
 
 Value = TypeVar("Value")
 
@@ -29,14 +35,22 @@ class LruCache(Generic[Value]):
         return found[0]
 
     def put(self, key: str, value: Value, weight: int = 1) -> None:
-        self.forget(key)
+        self.remove(key)
         self._values[key] = (value, weight)
         self.weight += weight
         while self.weight > self._capacity and len(self._values) > 1:
             _, (_, dropped) = self._values.popitem(last=False)
             self.weight -= dropped
 
-    def forget(self, key: str) -> None:
+    def remove(self, key: str) -> None:
         found = self._values.pop(key, None)
         if found is not None:
             self.weight -= found[1]
+
+
+class SegmentCaches:
+    __slots__ = ("files", "indexes")
+
+    def __init__(self, open_files_max: int = 512, index_bytes_max: int = 64 << 20) -> None:
+        self.files: LruCache[File] = LruCache(open_files_max)
+        self.indexes: LruCache[tuple[OffsetIndex, TimeIndex]] = LruCache(index_bytes_max)
