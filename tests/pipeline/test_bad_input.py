@@ -200,7 +200,7 @@ def test_a_topic_deleted_while_it_is_read_is_never_taken_for_a_new_one(words: Wo
     assert_one_line(said)
     assert code == ExitCode.SOURCE_LOST
     assert said.startswith(f"penstock: {words.file.name}: topic '{words.name}' partition 0 is gone; the query had read")
-    assert said.endswith("; to begin anew with what is there now, name another directory with --checkpoint\n")
+    assert said.endswith("; to start over with the records that are left, name another directory with --checkpoint\n")
     assert words.fails()[0] == ExitCode.NOT_FOUND
 
     # As long as the old one was and longer: its offsets alone would look as if only the last record were new.
@@ -275,8 +275,8 @@ def test_a_disk_that_fills_up_under_the_checkpoint_ends_the_pipeline(words: Word
     assert_one_line(said)
     assert (code, said) == (
         ExitCode.DISK_FULL,
-        f"penstock: {words.file.name}: no space is left on the disk of the checkpoint, the state or a local sink; make"
-        " room and run it again: it goes on from its last commit\n",
+        f"penstock: {words.file.name}: no space is left on the disk of the checkpoint, the state or a local sink; free"
+        " some and run the pipeline again: it resumes from its last commit\n",
     )
     filling.unlink()
     words.send(3)

@@ -95,7 +95,7 @@ def test_a_spark_that_dies_is_told_and_the_next_run_goes_on(tmp_path: Path) -> N
             assert process.process.wait(PATIENCE_S) == ExitCode.ENGINE_LOST
             assert process.process.stderr is not None
             assert process.process.stderr.read() == (
-                "penstock: copy.yaml: Spark has ended; run it again, it goes on from its last commit\n"
+                "penstock: copy.yaml: Spark has ended; run the pipeline again, it resumes from its last commit\n"
             )
         assert penstock(tmp_path, "produce", "numbers", stdin='{"id": 2}\n').returncode == 0
         assert penstock(tmp_path, "run", "--once", "copy.yaml").returncode == ExitCode.OK

@@ -13,8 +13,10 @@ from uuid import uuid4
 
 import pytest
 
+from penstock.core.error_table import Retry
+from penstock.core.errors import find_error
 from penstock.pipeline import crash_points
-from penstock.pipeline.sinks.errors import Fenced, TableRefused, error_in
+from penstock.pipeline.sinks.errors import Fenced, TableRefused
 from penstock.pipeline.sinks.table_preparation import claim, prepare
 from tests.pipeline.table_job import TableJob, dead_letters_of, rows_of, staging_of, table_of
 from tests.postgres_server import PostgresServer, running_postgres
@@ -170,7 +172,7 @@ def test_changed_rows_of_an_aggregation_replace_their_rows(
     successor = new_job(mode="upsert", count=500)
     claim(successor.target, sums.schema)
     job = new_job(mode="upsert", run=job.run, checkpoint=job.checkpoint + "-2")
-    assert isinstance(error_in(str(run_once())), Fenced)
+    assert condition_in(run_once()) == Fenced.condition
 
 
 def test_a_run_that_was_taken_over_commits_nothing(spark: SparkSession, new_job: NewJob, crash_directory: Path) -> None:
@@ -181,7 +183,7 @@ def test_a_run_that_was_taken_over_commits_nothing(spark: SparkSession, new_job:
     successor = new_job(count=300)
     successor.claim(spark)
     failure = run(spark, job)
-    assert isinstance(error_in(str(failure)), Fenced)
+    assert condition_in(failure) == Fenced.condition
     assert table_of(job) == Counter()
     assert run(spark, successor) is None
     assert table_of(job) == job.expected()
@@ -198,8 +200,9 @@ def test_a_column_that_somebody_drops_is_one_clear_line_and_nothing_is_lost(
         change(job.url, f"ALTER TABLE {job.table} RENAME COLUMN word TO other")
     else:
         change(job.url, f"ALTER TABLE {job.table} DROP COLUMN word")
-    failure = error_in(str(run(spark, job)))
-    assert isinstance(failure, TableRefused)
+    failure = find_error(str(run(spark, job)))
+    assert failure is not None
+    assert failure.entry.condition == TableRefused.condition
     assert re.search(r"word.*put back what it had and start again, nothing is lost$", str(failure))
     with pytest.raises(TableRefused, match=r"has no column 'word'; ALTER TABLE .* ADD COLUMN \"word\""):
         job.claim(spark)
@@ -234,15 +237,21 @@ def test_a_postgresql_that_is_killed_loses_and_repeats_nothing(
     assert dead_letters_of(job) == dead_numbers(job)
 
 
+def condition_in(failure: BaseException | None) -> str | None:
+    """The condition that Spark has carried."""
+    found = find_error(str(failure))
+    return found.entry.condition if found else None
+
+
 def run_to_the_end(spark: SparkSession, job: TableJob) -> None:
     """As a supervisor does: started again after what may pass."""
     for _ in range(10):
         failure = run(spark, job)
         if failure is None:
             return
-        known = error_in(str(failure))
+        known = find_error(str(failure))
         assert known is not None, failure
-        assert known.may_pass, failure
+        assert known.entry.retry is not Retry.NEVER, failure
     raise AssertionError("the query does not come to its end")
 
 

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.pipeline import crash_points
-from penstock.pipeline.topics.sink_errors import BatchInterrupted, kind_of
+from penstock.pipeline.failure import classify_text
+from penstock.pipeline.topics.errors import BatchInterrupted
 from penstock.pipeline.topics.transaction import claim_ownership
 from tests.conftest import RunningBroker
 from tests.pipeline.topic_contents import contents
@@ -81,7 +82,7 @@ def test_a_killed_worker_makes_the_batch_fail_in_a_way_that_a_supervisor_knows(
     options = sink_options(job)
     claim_ownership(options)
     crash_points.arm(crash_directory, "topic.task_written")
-    assert kind_of(run(spark, job, options)) is BatchInterrupted
+    assert classify_text(run(spark, job, options)).condition == BatchInterrupted.condition
     assert crash_points.was_hit(crash_directory, "topic.task_written")
     assert run(spark, job, options) == ""
     assert copied(job) == EXPECTED

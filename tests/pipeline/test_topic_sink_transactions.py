@@ -13,8 +13,8 @@ import pytest
 
 from penstock.pipeline.topics import task_output, transaction
 from penstock.pipeline.topics.batch_ledger import LedgerEntry, add_to_transaction, read_entry, take_epoch
+from penstock.pipeline.topics.errors import BatchInterrupted, Fenced
 from penstock.pipeline.topics.row_encoding import Chunk, RowEncoder
-from penstock.pipeline.topics.sink_errors import BatchInterrupted, Fenced
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options
 from penstock.pipeline.topics.transaction import BatchAttempt
 from penstock.wire.client import WireClient

@@ -87,8 +87,8 @@ class CopyDriver:
 
 
 def main() -> ExitCode:
+    from penstock.pipeline.failure import classify
     from penstock.pipeline.spark import session
-    from penstock.pipeline.topics.sink_errors import BatchInterrupted, Fenced, kind_of
     from penstock.pipeline.topics.transaction import claim_ownership
 
     job = CopyJob(**json.loads(sys.argv[1]))
@@ -106,13 +106,12 @@ def main() -> ExitCode:
             code = ExitCode.OK
             break
         except Exception as failure:
-            text = str(failure)
-            kind = kind_of(text)
-            print("failed:", kind.__name__ if kind else text, file=sys.stderr, flush=True)
-            if kind is Fenced:
+            found = classify(failure)
+            print("failed:", found.condition, found.line, file=sys.stderr, flush=True)
+            if found.condition == "PENSTOCK_SINK_FENCED":
                 code = ExitCode.FENCED
                 break
-            if kind is not BatchInterrupted and "no broker answered" not in text:
+            if found.condition not in ("PENSTOCK_BATCH_INTERRUPTED", "PENSTOCK_BROKER_UNREACHABLE"):
                 break
     spark.stop()
     return code

@@ -165,7 +165,8 @@ def _run_in_engine(pipeline: PipelineFile, settings: RunSettings) -> None:
     if failed.get("mistakes"):
         raise InvalidPipeline(mistakes_in_file(failed["mistakes"], pipeline.origin), ExitCode(outcome.exit_code))
     if outcome.exit_code:
-        raise PipelineFailed(outcome.message or str(failed["reason"]), ExitCode(outcome.exit_code))
+        message = outcome.message or str(failed["reason"])
+        raise PipelineFailed(message, ExitCode(outcome.exit_code), failed.get("condition"))
 
 
 def _run_program(file: Path, settings: RunSettings) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from penstock.client.admin import Admin
 from penstock.client.local_broker.bootstrap import embedded_broker, require_listener
 from penstock.core.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
-from penstock.core.errors import BrokerUnreachable, ClientError, InvalidClientSetting, TopicExists
+from penstock.core.errors import ClientError, ProtocolError, TopicExists
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.declaration.choice import nearest
 from penstock.pipeline.declaration.sink_spec import TopicSink
@@ -123,13 +123,5 @@ def asking(purpose: str, kafka: Mapping[str, str]) -> Any:
             yield client
     except ValueError as mistake:
         raise PipelineFailed(f"{purpose}: bootstrap_servers {mistake}", ExitCode.INVALID_PIPELINE) from mistake
-    except BrokerUnreachable as failure:
-        raise PipelineFailed(f"{purpose}: {failure}", ExitCode.UNREACHABLE) from failure
-    except InvalidClientSetting as mistake:
-        raise PipelineFailed(f"{purpose}: {mistake}", ExitCode.INVALID_PIPELINE) from mistake
-    except BrokerError as refusal:
-        denied = "AUTHENTICATION" in refusal.code.name or "AUTHORIZATION" in refusal.code.name
-        code = ExitCode.ACCESS_DENIED if denied or "SASL" in refusal.code.name else ExitCode.PIPELINE_FAILED
-        raise PipelineFailed(f"{purpose}: {refusal}", code) from refusal
-    except ClientError as refusal:
-        raise PipelineFailed(f"{purpose}: {refusal}", ExitCode.ACCESS_DENIED) from refusal
+    except (ClientError, BrokerError, ProtocolError) as refusal:
+        raise PipelineFailed(f"{purpose}: {refusal}", refusal.entry.exit_code, refusal.entry.condition) from refusal

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.declaration.source_spec import AnySource, FileSource, TopicSource
-from penstock.pipeline.failure import PipelineFailed, judge
+from penstock.pipeline.failure import PipelineFailed, classify_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,7 +208,7 @@ class Checkpoint:
             options[0] = overwrite
             context.rename(waiting, path, options)
         except Py4JJavaError as failure:
-            found = judge(str(failure.java_exception))
+            found = classify_text(str(failure.java_exception))
             if found.exit_code == ExitCode.DISK_FULL:
                 raise found.failure() from None
             raise PipelineFailed(

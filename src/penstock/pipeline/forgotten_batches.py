@@ -21,7 +21,7 @@ from penstock.pipeline.declaration.sink_spec import TopicSink
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.topics.batch_ledger import LedgerEntry
-from penstock.pipeline.topics.sink_errors import TopicSinkError
+from penstock.pipeline.topics.errors import TopicSinkError
 
 
 def require_memory_of_batches(

@@ -24,7 +24,7 @@ from penstock.pipeline.declaration.function_reference import FunctionMissing
 from penstock.pipeline.declaration.sink_spec import TopicSink
 from penstock.pipeline.declaration.source_spec import AnySource, TopicSource
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
-from penstock.pipeline.failure import PipelineFailed, judge
+from penstock.pipeline.failure import PipelineFailed, classify
 from penstock.pipeline.forgotten_batches import require_memory_of_batches
 from penstock.pipeline.group_mirror import GroupMirror
 from penstock.pipeline.locations import checkpoint_of, located, located_source
@@ -40,7 +40,7 @@ from penstock.pipeline.run_settings import Event, RunSettings, current_settings
 from penstock.pipeline.sinks.start import SinkStart, prepared
 from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark, silence_py4j
 from penstock.pipeline.stop_signals import stopping_on_signals
-from penstock.pipeline.supervisor import Supervisor, failure_text
+from penstock.pipeline.supervisor import Supervisor
 from penstock.pipeline.topic_identity import check_topics, keep_topics
 
 if TYPE_CHECKING:
@@ -148,7 +148,8 @@ def run_pipeline(plan: PipelinePlan, settings: RunSettings | None = None) -> Non
         try:
             _run(plan, replace(settings, report=report_concealed))
         except PipelineFailed as failure:
-            raise PipelineFailed(concealed(str(failure), secrets), failure.exit_code) from None
+            condition = failure.entry.condition
+            raise PipelineFailed(concealed(str(failure), secrets), failure.exit_code, condition) from None
 
 
 def _run(plan: PipelinePlan, settings: RunSettings) -> None:
@@ -262,10 +263,10 @@ def _refusals_of_spark(key: str) -> Iterator[None]:
         place = f" (line {mistake.line}, position {mistake.position + 1} of the SQL)" if mistake.line else ""
         raise PipelineFailed(f"{key}: {mistake.message}{place}", ExitCode.INVALID_SQL) from refusal
     except PySparkException as refusal:
-        judgement = judge(failure_text(refusal))
-        raise PipelineFailed(_behind_key(key, judgement.line), judgement.exit_code) from refusal
+        found = classify(refusal)
+        raise PipelineFailed(_behind_key(key, found.line), found.exit_code, found.condition) from refusal
     except PipelineFailed as failure:
-        raise PipelineFailed(_behind_key(key, str(failure)), failure.exit_code) from failure
+        raise PipelineFailed(_behind_key(key, str(failure)), failure.exit_code, failure.entry.condition) from failure
 
 
 def _behind_key(key: str, message: str) -> str:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from penstock.core.error_table import ERRORS, Retry
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.failure import SPARK_HAS_ENDED, Judgement, PipelineFailed, judge
+from penstock.pipeline.failure import Classification, PipelineFailed, classify
 from penstock.pipeline.progress import BatchProgress, Tally
 from penstock.pipeline.run_settings import Event, RunSettings
+from penstock.pipeline.spark.conditions import SPARK_ENDED
 from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ _OWNER_CHECK_S: Final = 5.0
 _STOP_POLL_S: Final = 0.002
 _STOP_PATIENCE_S: Final = 120.0
 _HAS_WRITTEN: Final = '"addBatch"'  # among the durations of a batch that has run
-_TAKEN_OVER: Final = Judgement("another run of this pipeline has taken over; this one stops", ExitCode.FENCED)
+_TAKEN_OVER: Final = Classification.of(
+    "another run of this pipeline has taken over; this one stops", ERRORS["PENSTOCK_SINK_FENCED"]
+)
 _BETWEEN_BATCHES: Final = ("Getting offsets from", "Waiting for", "No new data", "Initializing", "Stopped")
 
 
@@ -68,21 +72,25 @@ class Supervisor:
     def run(self) -> None:
         """Returns when the query has ended by itself or was asked to. Raises PipelineFailed when it cannot go on."""
         while not self._settings.stop.is_set():
-            judgement = self._run_once()
-            if judgement is None:
+            failure = self._run_once()
+            if failure is None:
                 return
             self._fruitless += 1
-            gives_up = self._fruitless >= ATTEMPTS_WITHOUT_PROGRESS and (
-                not judgement.until_it_does or self._settings.once
-            )
-            may_pass = judgement.may_pass or (judgement.by_another_run and self._owns_checkpoint())
-            if not may_pass or gives_up:
-                raise judgement.failure()
+            if not self._tries_again(failure.retry):
+                raise failure.failure()
             pause_s = min(self._first_pause_s * 2 ** (self._fruitless - 1), _LONGEST_PAUSE_S)
-            self._report({"event": "restarting", "reason": judgement.line, "in_seconds": pause_s})
+            self._report(
+                {"event": "restarting", "reason": failure.line, "condition": failure.condition, "in_seconds": pause_s}
+            )
             self._settings.stop.wait(pause_s)
 
-    def _run_once(self) -> Judgement | None:
+    def _tries_again(self, retry: Retry) -> bool:
+        if retry is Retry.NEVER or (retry is Retry.IF_CHECKPOINT_OWNED and not self._owns_checkpoint()):
+            return False
+        waits = retry is Retry.UNTIL_IT_RETURNS and not self._settings.once
+        return waits or self._fruitless < ATTEMPTS_WITHOUT_PROGRESS
+
+    def _run_once(self) -> Classification | None:
         """None: it ended well."""
         from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
         from pyspark.errors import AnalysisException
@@ -96,17 +104,17 @@ class Supervisor:
             except AnalysisException as refusal:
                 raise PipelineFailed(explain_sql(refusal).message, ExitCode.INVALID_SQL) from refusal
             except (Py4JNetworkError, ConnectionError):
-                raise PipelineFailed(SPARK_HAS_ENDED, ExitCode.ENGINE_LOST) from None
+                raise PipelineFailed(SPARK_ENDED.line, ExitCode.ENGINE_LOST) from None
             except Exception as failure:  # a start that fails is a failure as any other
-                return judge(failure_text(failure))
+                return classify(failure)
 
-    def _follow(self, query: StreamingQuery) -> Judgement | None:
+    def _follow(self, query: StreamingQuery) -> Classification | None:
         next_check = time.monotonic() + self._owner_check_s
         while True:
             ended = _ended(query, _POLL_S)
             self._take_progress(query)
             if ended is not None:
-                return ended.judgement or self._end_of_its_own()
+                return ended.failure or self._end_of_its_own()
             if self._settings.stop.is_set():
                 finish_batch(query)
                 self._take_progress(query)
@@ -117,7 +125,7 @@ class Supervisor:
                     return _TAKEN_OVER
                 next_check = time.monotonic() + self._owner_check_s
 
-    def _end_of_its_own(self) -> Judgement | None:
+    def _end_of_its_own(self) -> Classification | None:
         """Only a run over what is there ends by itself. Spark stops a query when it is started again in the same Spark,
         from the same checkpoint."""
         if self._settings.once or self._settings.stop.is_set() or self._ends_by_itself:
@@ -144,8 +152,8 @@ class Supervisor:
 
 
 class _Ended:
-    def __init__(self, judgement: Judgement | None) -> None:
-        self.judgement = judgement
+    def __init__(self, failure: Classification | None) -> None:
+        self.failure = failure
 
 
 def _ended(query: StreamingQuery, timeout_s: float) -> _Ended | None:
@@ -155,25 +163,7 @@ def _ended(query: StreamingQuery, timeout_s: float) -> _Ended | None:
     try:
         return _Ended(None) if query._jsq.awaitTermination(int(timeout_s * 1000)) else None
     except StreamingQueryException as failure:
-        return _Ended(judge(failure_text(failure)))
-
-
-def failure_text(failure: BaseException) -> str:
-    """Everything that Spark says of a failure: its own message, and those of its causes."""
-    texts = [str(failure)]
-    cause: Any = getattr(failure, "_origin", None)
-    for _ in range(10):
-        if cause is None:
-            break
-        texts.append(str(cause.toString()))
-        cause = cause.getCause()
-    own: BaseException | None = failure.__cause__
-    while own is not None:
-        texts.append(f"{type(own).__module__}.{type(own).__qualname__}: {own}")
-        own = own.__cause__
-    if not texts[1:] and type(failure).__module__.startswith("penstock."):
-        texts = [f"{type(failure).__module__}.{type(failure).__qualname__}: {failure}"]
-    return "\n".join(texts)
+        return _Ended(classify(failure))
 
 
 def finish_batch(query: StreamingQuery) -> None:

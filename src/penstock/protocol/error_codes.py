@@ -6,8 +6,12 @@ compares them with kio's. The sentences are ours, and are what a client sees whe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
+
+from penstock.core.error_table import ERRORS, ErrorEntry
+from penstock.core.errors import PenstockError
 
 
 class ErrorCode(IntEnum):
@@ -175,11 +179,27 @@ def known_code(code: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-class BrokerError(Exception):
+_DENIED: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class BrokerError(PenstockError):
     """An answer that a client must expect: a handler maps it to `code`, per partition where there are some.
 
     `message` says what happened in this very case; without one, the code's own sentence stands.
     """
+
+    condition = "PENSTOCK_BROKER_REFUSED"
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.text)
@@ -188,6 +208,14 @@ class BrokerError(Exception):
     @property
     def message(self) -> str:
         return str(self.args[0])
+
+    @property
+    def entry(self) -> ErrorEntry:
+        return ERRORS["PENSTOCK_ACCESS_DENIED" if self.code in _DENIED else self.condition]
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        return {"kafka_error": self.code.name}
 
     def to_keep(self) -> Self:
         """This error for a list or a table. With its traceback it would hold on to every frame up to the socket's read,

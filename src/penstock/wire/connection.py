@@ -26,7 +26,7 @@ from importlib.metadata import version as distribution_version
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.core.addresses import host_port_text
-from penstock.core.errors import ClientError, ProtocolError
+from penstock.core.errors import AccessDenied, ProtocolError
 from penstock.protocol.exchange import Chunk, Exchange, InFlightRequest, ReceiveBuffer, Step
 from penstock.protocol.schema import Message
 from penstock.security.sasl import client_messages
@@ -204,12 +204,12 @@ class Connection:
             ) from error
         except ssl.SSLCertVerificationError as error:
             plain.close()
-            raise ClientError(
+            raise AccessDenied(
                 f"{self.address}: its certificate is not trusted ({error.verify_message}); see ssl.ca.location"
             ) from None
         except ssl.SSLError as error:
             plain.close()
-            raise ClientError(f"{self.address}: no TLS connection ({_reason(error)}); {_PROTOCOL_HINT}") from None
+            raise AccessDenied(f"{self.address}: no TLS connection ({_reason(error)}); {_PROTOCOL_HINT}") from None
         except BaseException:
             plain.close()
             raise

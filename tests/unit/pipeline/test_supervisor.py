@@ -13,13 +13,15 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import StreamingQueryException
 
+from penstock.core.errors import BrokerUnreachable, marker
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.progress import BatchProgress
 from penstock.pipeline.run_settings import Event, RunSettings
 from penstock.pipeline.supervisor import ATTEMPTS_WITHOUT_PROGRESS, Supervisor
+from penstock.pipeline.topics.errors import Fenced
 
-UNREACHABLE = "penstock.core.errors.BrokerUnreachable: offsets: no broker answered in time (refused)"
+UNREACHABLE = marker(BrokerUnreachable("offsets: no broker answered in time (refused)"))
 
 
 class Report:
@@ -110,7 +112,7 @@ def test_what_does_not_pass_ends_after_a_few_attempts() -> None:
 
 def test_what_is_down_is_waited_for_unless_it_is_a_run_over_what_is_there() -> None:
     patient = Run(
-        [*(Pretended(error=UNREACHABLE) for _ in range(9)), Pretended(error="[PENSTOCK_SINK_FENCED] over")], once=False
+        [*(Pretended(error=UNREACHABLE) for _ in range(9)), Pretended(error=marker(Fenced("over")))], once=False
     )
     with pytest.raises(PipelineFailed) as fenced:
         patient.supervisor.run()

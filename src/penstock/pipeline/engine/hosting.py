@@ -60,7 +60,12 @@ def host(spark: SparkSession) -> Host:
             check_brokers(declared, settings)
             run_pipeline(PipelinePlan(declared, Path(run.directory)), settings)
         except PipelineFailed as failure:
-            event: dict[str, Any] = {"event": "failed", "pipeline": run.name, "reason": str(failure)}
+            event: dict[str, Any] = {
+                "event": "failed",
+                "pipeline": run.name,
+                "reason": str(failure),
+                "condition": failure.entry.condition,
+            }
             if failure.exit_code == ExitCode.INVALID_SQL:
                 event["mistakes"] = mistakes_in_sql(declared, spark, Path(run.directory))
             run.report(event)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from penstock.core.error_table import BAD_ROW
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.declaration.source_spec import (
     RECORD_FIELD_TYPES,
@@ -24,7 +25,7 @@ from penstock.pipeline.declaration.source_spec import (
     TableSource,
     TopicSource,
 )
-from penstock.pipeline.failure import BAD_ROW, PipelineFailed
+from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER, DEAD_LETTER_TYPE
 from penstock.pipeline.rows.event_time import with_event_time
 from penstock.pipeline.rows.formats import CORRUPT, PARSED_FORMATS, evaluated_once, parsed, reader_options, with_corrupt
@@ -235,8 +236,10 @@ def _without_bad(tagged: DataFrame, name: str, on_bad_row: OnBadRow) -> DataFram
     is_good = f.col(_REASON).isNull()
     if on_bad_row == "drop":
         return tagged.observe(DROPPED_METRIC_PREFIX + name, f.count_if(~is_good).alias("rows")).where(is_good)
-    where = f.to_json(f.struct(f.col(_POSITION), f.col(_REASON).alias("reason"), f.col(_STAGE).alias("stage")))
-    complaint = f.raise_error(f.concat(f.lit(f"[{BAD_ROW}] "), where)).cast("boolean")
+    # The marker of an error, as `core.errors.marker` writes it.
+    position = [f.col(f"{_POSITION}.{name}").alias(name) for name in ("topic", "partition", "offset")]
+    fields = f.struct(f.col(_REASON).alias("message"), f.col(_STAGE).alias("stage"), *position)
+    complaint = f.raise_error(f.concat(f.lit(f"[{BAD_ROW}] "), f.to_json(fields))).cast("boolean")
     # spark_partition_id makes the condition one that Spark does not combine with those of the author.
     return tagged.where((f.spark_partition_id() >= 0) & f.when(is_good, True).otherwise(complaint))
 

@@ -130,7 +130,7 @@ def _table_writer(start: SinkStart, sink: TableSink) -> Callable[[], DataStreamW
         claim(target, schema)
         relay_at_start(target)
     except TableSinkError as refusal:
-        raise PipelineFailed(f"sink: {refusal}", refusal.exit_code) from refusal
+        raise PipelineFailed(f"sink: {refusal}", refusal.entry.exit_code) from refusal
     start.rows.sparkSession.dataSource.register(PenstockTable)
     target = with_inlet(target, start.rows, start.resources)
     write = _stream(start, start.rows, "table", FORMAT, target.options())

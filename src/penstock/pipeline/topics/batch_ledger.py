@@ -19,7 +19,7 @@ from typing import Final
 
 from penstock.core.errors import ProducerFenced
 from penstock.core.ids import OffsetAndMetadata, ProducerIdentity, TopicPartition
-from penstock.pipeline.topics.sink_errors import BatchInterrupted, TopicSinkError
+from penstock.pipeline.topics.errors import BatchInterrupted, TopicSinkError
 from penstock.pipeline.topics.sink_options import SinkOptions, require_batches_topic
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.wire.client import WireClient

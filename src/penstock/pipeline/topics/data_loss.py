@@ -1,6 +1,7 @@
-"""What becomes of a query whose records are gone: it stops, or it says so once and goes on from what is there.
+"""What a query does when records that it should read are gone: `failOnDataLoss` decides.
 
-Owns the words. `failOnDataLoss` decides which of the two.
+It fails with a DataLossError, or logs a warning, once for each loss, and continues with the records that are left. Owns
+the messages.
 """
 
 from __future__ import annotations
@@ -54,10 +55,7 @@ class DataLossPolicy:
 
     def _report(self, what: str) -> None:
         if self._fail:
-            raise DataLossError(
-                f"{what}. To go on with the records that are there, set the option failOnDataLoss to false; to begin "
-                "anew, start the query with another checkpointLocation"
-            )
+            raise DataLossError(what)
         if what not in self._said:
             self._said.add(what)
-            logger.warning("%s; going on with the records that are there, because failOnDataLoss is false", what)
+            logger.warning("%s; continuing with the records that are left, because failOnDataLoss is false", what)

@@ -21,8 +21,8 @@ from typing import BinaryIO, Final
 from urllib.parse import quote
 
 from penstock.core.ids import TopicPartition
+from penstock.pipeline.topics.errors import TopicSinkError
 from penstock.pipeline.topics.row_encoding import Chunk
-from penstock.pipeline.topics.sink_errors import TopicSinkError
 from penstock.pipeline.topics.sink_options import SinkOptions
 
 THROUGH_DRIVER_BYTES_MAX: Final = 256 * 1024 * 1024

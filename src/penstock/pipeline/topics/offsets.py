@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.core.ids import TopicPartition
-from penstock.pipeline.topics.errors import TopicSourceError
+from penstock.pipeline.topics.errors import UnknownOffsetError
 
 __all__ = [
     "STARTS_KEY",
@@ -65,7 +65,7 @@ def decode_json(text: str) -> StreamOffset:
     """The same for the text in a query's progress or in its offset log."""
     stored = json.loads(text)
     if not isinstance(stored, dict):
-        raise TopicSourceError(f"not an offset of this source: {text[:200]}")
+        raise UnknownOffsetError(f"not an offset of this source: {text[:200]}")
     return decode(stored)
 
 
@@ -92,7 +92,7 @@ def _by_partition(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
             for partition, offset in partitions.items()
         }
     except (AttributeError, TypeError, ValueError):
-        raise TopicSourceError(
+        raise UnknownOffsetError(
             "the checkpoint holds an offset that this source did not write; is it another query's? "
             "Give this query a checkpointLocation of its own"
         ) from None

@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.core.errors import UnknownTopic
-from penstock.pipeline.topics.errors import InvalidOption
+from penstock.pipeline.topics.errors import InvalidOption, TopicSinkError
 from penstock.pipeline.topics.shared_clients import shared_client
 from penstock.pipeline.topics.sink_columns import ARRANGED_SCHEMA, input_columns
-from penstock.pipeline.topics.sink_errors import TopicSinkError
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options
 from penstock.wire.client import WireClient
 from penstock.wire.retry import UNKNOWN_TOPIC_GRACE_S

@@ -18,14 +18,14 @@ from typing import Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from penstock.core.errors import BrokerUnreachable, ClientError
+from penstock.core.errors import BrokerUnreachable, CarriedError, ClientError, PenstockError
 from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.pipeline import crash_points
 from penstock.pipeline.topics.batch_ledger import is_ended_by_others
+from penstock.pipeline.topics.errors import BatchInterrupted, TopicSinkError
 from penstock.pipeline.topics.handed_over import HandedOver, taken_over
 from penstock.pipeline.topics.row_encoding import Chunk
 from penstock.pipeline.topics.shared_clients import forget_client, shared_client
-from penstock.pipeline.topics.sink_errors import BatchInterrupted, TopicSinkError
 from penstock.pipeline.topics.sink_options import SinkOptions
 from penstock.pipeline.topics.transaction import BatchAttempt, interruption
 from penstock.protocol.error_codes import BrokerError
@@ -49,7 +49,7 @@ class TaskResult(WriterCommitMessage):
     query_id: str = ""
     records: dict[TopicPartition, int] = field(default_factory=dict)
     handed_over: HandedOver = field(default_factory=HandedOver)
-    failure: TopicSinkError | None = None
+    failure: PenstockError | None = None
 
 
 def produce_in_transaction(
@@ -70,13 +70,11 @@ def produce_in_transaction(
         raise
 
 
-def as_failure(error: TopicSinkError | ClientError | BrokerError) -> TopicSinkError:
-    """The same for a result, which has to be pickled; a broker that was away is no reason to stop for good."""
-    if isinstance(error, TopicSinkError):
-        return error
+def as_failure(error: PenstockError) -> PenstockError:
+    """The error for a task's result, which is pickled. A broker that was unreachable has only interrupted the batch."""
     if isinstance(error, BrokerUnreachable):
         return BatchInterrupted(f"{error}; nothing of the batch counts, and it can be run again")
-    return TopicSinkError(str(error))
+    return error if isinstance(error, TopicSinkError) else CarriedError.of(error)
 
 
 def require_first_attempt(attempt_number: int, options: SinkOptions) -> None:

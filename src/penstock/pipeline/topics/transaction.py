@@ -34,8 +34,8 @@ from penstock.pipeline.topics.batch_ledger import (
     read_entry,
     take_epoch,
 )
+from penstock.pipeline.topics.errors import BatchInterrupted, Fenced
 from penstock.pipeline.topics.shared_clients import forget_client, shared_client
-from penstock.pipeline.topics.sink_errors import BatchInterrupted, Fenced
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options, require_batches_topic
 from penstock.protocol.error_codes import BrokerError
 from penstock.wire.client import WireClient

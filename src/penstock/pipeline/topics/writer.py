@@ -26,10 +26,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from penstock.core.errors import ClientError
 from penstock.pipeline import crash_points
 from penstock.pipeline.topics import handed_over, task_output, transaction
-from penstock.pipeline.topics.errors import InvalidOption
+from penstock.pipeline.topics.errors import BatchInterrupted, BatchNotBegun, InvalidOption, TopicSinkError
 from penstock.pipeline.topics.row_encoding import Chunk, chunks_of, encoder_of_task
 from penstock.pipeline.topics.sink_columns import input_columns, is_arranged
-from penstock.pipeline.topics.sink_errors import BatchInterrupted, BatchNotBegun, TopicSinkError
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options, require_batches_topic
 from penstock.pipeline.topics.task_output import TaskResult
 from penstock.pipeline.topics.transaction import BatchAttempt
@@ -73,7 +72,7 @@ class _TopicWriter(ABC):
                 if self._attempt is not None:
                     handed_over.forget_all(self._options)
             except (TopicSinkError, ClientError, BrokerError) as error:
-                raise BatchNotBegun(str(error)) from error
+                raise BatchNotBegun(error) from error
         return self.__dict__
 
     @abstractmethod

@@ -19,15 +19,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.core.errors import BrokerUnreachable
 from penstock.core.ids import OffsetAndMetadata
 from penstock.pipeline.topics.batch_ledger import LedgerEntry
-from penstock.pipeline.topics.errors import InvalidOption
+from penstock.pipeline.topics.errors import BatchInterrupted, Fenced, InvalidOption, TopicSinkError
 from penstock.pipeline.topics.handed_over import THROUGH_DRIVER_BYTES_MAX, require_little
 from penstock.pipeline.topics.sink_columns import ARRANGED_SCHEMA, input_columns, is_arranged
-from penstock.pipeline.topics.sink_errors import BatchInterrupted, Fenced, TopicSinkError, kind_of
 from penstock.pipeline.topics.sink_options import read_sink_options, require_batches_topic
-from penstock.pipeline.topics.task_output import require_first_attempt
+from penstock.pipeline.topics.task_output import as_failure, require_first_attempt
 from penstock.pipeline.topics.writer import batch_writer, stream_writer
+from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 TEXT, BYTES, INT, LONG = StringType(), BinaryType(), IntegerType(), LongType()
@@ -145,13 +146,16 @@ def test_arranged_rows_are_known_by_their_schema() -> None:
     assert not is_arranged(schema_of(value=TEXT))
 
 
-@pytest.mark.parametrize("kind", [Fenced, BatchInterrupted])
-def test_a_supervisor_finds_the_kind_in_whatever_spark_wraps_around_it(kind: type[TopicSinkError]) -> None:
-    error = kind("a sentence")
-    wrapped = f"[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback:\n{error}\n SQLSTATE: XXKST"
-    assert kind_of(wrapped) is kind
-    assert kind_of("[STREAM_FAILED] something else") is None
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+def test_a_failure_of_a_task_survives_pickling_with_its_condition() -> None:
+    """A task's result is pickled; a BrokerError itself, whose first argument is no text, would not survive that."""
+    refused = BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed")
+    for error, condition in (
+        (Fenced("over"), "PENSTOCK_SINK_FENCED"),
+        (BrokerUnreachable("gone"), "PENSTOCK_BATCH_INTERRUPTED"),
+        (refused, "PENSTOCK_ACCESS_DENIED"),
+    ):
+        carried = pickle.loads(pickle.dumps(as_failure(error)))
+        assert (carried.entry.condition, str(error) in str(carried)) == (condition, True)
 
 
 def test_bounds() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.pipeline.topics.errors import TopicSinkError
 from penstock.pipeline.topics.handed_over import forget_all, forget_attempt, hand_over, taken_over
 from penstock.pipeline.topics.row_encoding import Chunk
-from penstock.pipeline.topics.sink_errors import TopicSinkError
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.columns.decoding import RecordColumns
+from penstock.pipeline.topics.errors import TopicSinkError
 from penstock.pipeline.topics.row_encoding import Chunk, PartitionCounts, RowEncoder, _as_rows, chunks_of
-from penstock.pipeline.topics.sink_errors import TopicSinkError
 from penstock.pipeline.topics.sink_options import read_sink_options
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092"}
