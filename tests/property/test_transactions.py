@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.coordinator.records.codec import CoordinatorRecord
 from penstock.coordinator.records.transaction_log import record_of, tombstone_of, transaction_in
-from penstock.coordinator.transaction import EPOCH_MAX, ProtocolLevel, Transaction, TransactionState
+from penstock.coordinator.transaction import ProtocolLevel, Transaction, TransactionState
 from penstock.coordinator.transactions import Change, Transactions
-from penstock.core.ids import ProducerIdentity, TopicPartition
+from penstock.core.ids import PRODUCER_EPOCH_MAX, ProducerIdentity, TopicPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 TRANSACTIONAL_ID = "copy"
@@ -258,9 +258,9 @@ class TransactionsUnderFaults(RuleBasedStateMachine):
     def use_up_epochs(self) -> None:
         """Saves 32,000 transactions."""
         known = self.table.find(TRANSACTIONAL_ID)
-        if known is None or self.pending or not known.state.is_at_rest or known.epoch > EPOCH_MAX - 6:
+        if known is None or self.pending or not known.state.is_at_rest or known.epoch > PRODUCER_EPOCH_MAX - 6:
             return
-        worn = known.with_epoch(EPOCH_MAX - 4, -1, TIMEOUT_MS, self.now_ms)
+        worn = known.with_epoch(PRODUCER_EPOCH_MAX - 4, -1, TIMEOUT_MS, self.now_ms)
         self.records.append(record_of(worn))
         self.table.restore(TRANSACTIONAL_ID, worn)
 
@@ -278,7 +278,7 @@ class TransactionsUnderFaults(RuleBasedStateMachine):
         known = self.known()
         assert or_before_its_last_end or producer not in self.fenced
         if or_before_its_last_end and known.epoch == 0:
-            assert producer == known.producer or producer == (known.previous_producer_id, EPOCH_MAX - 1)
+            assert producer == known.producer or producer == (known.previous_producer_id, PRODUCER_EPOCH_MAX - 1)
         else:
             assert producer.producer_id == known.producer_id
             assert known.epoch - producer.epoch in ((0, 1) if or_before_its_last_end else (0,))

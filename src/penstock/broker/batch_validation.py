@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.core import limits
 from penstock.core.errors import ProtocolError
+from penstock.core.ids import NO_PRODUCER_ID
 from penstock.metadata.topic_config import TopicConfig
 from penstock.protocol.compression import BY_CONFIG_NAME, Compression
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -20,7 +21,6 @@ from penstock.protocol.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC_V2,
-    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,

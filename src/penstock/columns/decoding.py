@@ -21,14 +21,15 @@ import numpy as np
 from penstock.columns.arrow_rows import FIELDS, ArrowRows, RecordSpan, repeated_number, repeated_text
 from penstock.columns.decoding_kernels import SMALLEST_RECORD_BYTES
 from penstock.core.errors import ProtocolError
+from penstock.core.ids import NO_PRODUCER_ID
 from penstock.core.limits import DECOMPRESSED_BATCH_BYTES_MAX
 from penstock.protocol.compression import Compression, decompress
 from penstock.protocol.control_records import read_marker
 from penstock.protocol.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
+    MAGIC_AT,
     MAGIC_V2,
-    NO_PRODUCER_ID,
     BatchHeader,
     crc_holds,
     parse_header,
@@ -37,7 +38,6 @@ from penstock.protocol.record_batch import (
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 COLUMNS_WITH_HEADERS: Final = (*COLUMNS, "headers")
 
-_MAGIC_AT: Final = 16  # in every version of the format
 _OFFSET_END: Final = 2**63 - 1
 _ARROW_BYTES_MAX: Final = 1 << 30  # half of what the 32-bit offsets of a binary column can address
 
@@ -231,8 +231,8 @@ class _AbortedProducers:
 
 def _header_at(records: memoryview, position: int) -> BatchHeader | None:
     """The header of the batch at `position`; None if the records end within it."""
-    if position + _MAGIC_AT < len(records):
-        magic = records[position + _MAGIC_AT]
+    if position + MAGIC_AT < len(records):
+        magic = records[position + MAGIC_AT]
         if magic < MAGIC_V2:
             raise ProtocolError(
                 f"these records are in message format v{magic}, from before Kafka 0.11, which Kafka 4 no longer serves;"

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 from numpy.typing import NDArray
 
 from penstock.columns.binary_columns import (
@@ -31,23 +29,17 @@ from penstock.columns.binary_columns import (
 )
 from penstock.columns.encoding_kernels import encode_records
 from penstock.columns.partitioning import ColumnPartitioner
+from penstock.core.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from penstock.protocol.compression import Compression, compress
 from penstock.protocol.record_batch import (
-    CRC_START,
-    HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC_V2,
-    NO_PRODUCER_ID,
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
     BatchHeader,
+    seal,
 )
-
-_NO_LEADER_EPOCH: Final = -1
-_NO_PRODUCER_EPOCH: Final = -1
-_CRC: Final = Struct(">I")
-_CRC_AT: Final = 17
 
 # How many of a unit make a millisecond; seconds are the one unit that is coarser.
 _PER_MILLISECOND: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
@@ -145,7 +137,7 @@ class ColumnEncoder:
         header = BatchHeader(
             base_offset=0,
             batch_length=len(content) - LOG_OVERHEAD,
-            partition_leader_epoch=_NO_LEADER_EPOCH,
+            partition_leader_epoch=NO_LEADER_EPOCH,
             magic=MAGIC_V2,
             crc=0,
             attributes=self._attributes,
@@ -153,18 +145,12 @@ class ColumnEncoder:
             base_timestamp=int(columns.timestamps[order[first]]),
             max_timestamp=max_timestamp,
             producer_id=NO_PRODUCER_ID,
-            producer_epoch=_NO_PRODUCER_EPOCH,
+            producer_epoch=NO_PRODUCER_EPOCH,
             base_sequence=NO_SEQUENCE,
             records_count=records_count,
         )
-        _seal(content, header)
+        seal(content, header)
         return records_count, content
-
-
-def _seal(batch: memoryview, header: BatchHeader) -> None:
-    """Writes the header, then the CRC over it and the payload."""
-    HEADER.pack_into(batch, 0, *header)
-    _CRC.pack_into(batch, _CRC_AT, crc32c(batch[CRC_START:]))
 
 
 def _encode(

@@ -10,13 +10,20 @@ Invariant: between a Prepare state and its Complete state the partitions and the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from penstock.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity, TopicPartition
+from penstock.coordinator.topic_pattern import TopicPattern
+from penstock.core.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    PRODUCER_EPOCH_MAX,
+    ProducerIdentity,
+    TopicPartition,
+)
 
-EPOCH_MAX: Final = (1 << 15) - 1
 NO_START: Final = -1
 
 
@@ -61,7 +68,7 @@ class ProtocolLevel(IntEnum):
 
 def is_exhausted(epoch: int) -> bool:
     """No producer gets the very last epoch: it is what fences the one before it."""
-    return epoch >= EPOCH_MAX - 1
+    return epoch >= PRODUCER_EPOCH_MAX - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +162,7 @@ class Transaction:
         """The decision. From KIP-890 on the markers carry the next epoch, and so fence everything that comes late."""
         epoch, last_epoch = self.epoch, self.last_epoch
         if level is ProtocolLevel.EPOCH_PER_TRANSACTION:
-            epoch, last_epoch = min(self.epoch + 1, EPOCH_MAX), self.epoch
+            epoch, last_epoch = min(self.epoch + 1, PRODUCER_EPOCH_MAX), self.epoch
         return replace(
             self,
             previous_producer_id=self.producer_id,
@@ -191,3 +198,30 @@ class Transaction:
             partitions=frozenset(),
             last_update_ms=now_ms,
         )
+
+
+class TransactionFilter:
+    """The filters of ListTransactions: all that are set must match. Raises BrokerError for an invalid pattern."""
+
+    def __init__(
+        self,
+        state_labels: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        running_longer_than_ms: int = -1,
+        id_pattern: str | None = None,
+    ) -> None:
+        self._by_state = bool(state_labels)
+        self._states = {STATES_BY_LABEL[label] for label in state_labels if label in STATES_BY_LABEL}
+        self.unknown_states = [label for label in dict.fromkeys(state_labels) if label not in STATES_BY_LABEL]
+        self._producer_ids = frozenset(producer_ids)
+        self._running_longer_than_ms = running_longer_than_ms
+        self._pattern = TopicPattern(id_pattern) if id_pattern else None
+
+    def matches(self, transaction: Transaction, now_ms: int) -> bool:
+        if self._by_state and transaction.state not in self._states:
+            return False
+        if self._producer_ids and transaction.producer_id not in self._producer_ids:
+            return False
+        if self._running_longer_than_ms >= 0 and now_ms - transaction.start_ms <= self._running_longer_than_ms:
+            return False
+        return self._pattern is None or self._pattern.matches(transaction.transactional_id)

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from penstock.coordinator.transaction import EPOCH_MAX, ProtocolLevel, Transaction, TransactionState, is_exhausted
-from penstock.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity, TopicPartition
+from penstock.coordinator.transaction import ProtocolLevel, Transaction, TransactionState, is_exhausted
+from penstock.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PRODUCER_EPOCH_MAX, ProducerIdentity, TopicPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
@@ -256,7 +256,11 @@ def _repeats_end(known: Transaction, producer: ProducerIdentity) -> bool:
     """Whether an EndTxn comes from before the bump that ended the last transaction."""
     if producer.producer_id == known.producer_id:
         return known.epoch == producer.epoch + 1
-    return producer.producer_id == known.previous_producer_id and producer.epoch == EPOCH_MAX - 1 and known.epoch == 0
+    return (
+        producer.producer_id == known.previous_producer_id
+        and producer.epoch == PRODUCER_EPOCH_MAX - 1
+        and known.epoch == 0
+    )
 
 
 def _unmapped(transactional_id: str) -> BrokerError:

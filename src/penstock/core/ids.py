@@ -27,6 +27,7 @@ NO_LEADER: Final = BrokerId(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
+PRODUCER_EPOCH_MAX: Final = 0x7FFF
 
 
 class TopicPartition(NamedTuple):

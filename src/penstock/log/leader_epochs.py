@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from penstock.core.ids import NO_LEADER_EPOCH
+
 CHECKPOINT_NAME: Final = "leader-epoch-checkpoint"
-NO_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 
 _VERSION: Final = 0
@@ -49,7 +50,7 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        return self._epochs[-1] if self._epochs else NO_EPOCH
+        return self._epochs[-1] if self._epochs else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """From `start_offset` on, batches are of `epoch`. What was known of this offset and behind it is replaced."""
@@ -64,16 +65,16 @@ class LeaderEpochs:
 
     def epoch_at(self, offset: int) -> int:
         at = bisect_right(self._starts, offset) - 1
-        return self._epochs[at] if at >= 0 else NO_EPOCH
+        return self._epochs[at] if at >= 0 else NO_LEADER_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch that is not above `epoch`, and the offset at which the next one begins.
 
-        (NO_EPOCH, UNDEFINED_OFFSET) if the log knows nothing of that time: the epoch is newer than any here, or older
-        than all of them.
+        An epoch before all known ones ended where the first of them begins. (NO_LEADER_EPOCH, UNDEFINED_OFFSET) for an
+        epoch that is newer than all of them, and for a log without epochs.
         """
-        if not self._epochs or epoch > self._epochs[-1] or epoch == NO_EPOCH:
-            return NO_EPOCH, UNDEFINED_OFFSET
+        if not self._epochs or epoch > self._epochs[-1] or epoch == NO_LEADER_EPOCH:
+            return NO_LEADER_EPOCH, UNDEFINED_OFFSET
         if epoch == self._epochs[-1]:
             return epoch, log_end_offset
         at = bisect_right(self._epochs, epoch)

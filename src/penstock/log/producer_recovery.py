@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
+from penstock.core.ids import NO_PRODUCER_ID
 from penstock.log.batches import MAX_OFFSET, BatchAnomaly, headers
 from penstock.log.log_state import LogState
 from penstock.log.producer_snapshot import encode, load_newest, remove_stale, snapshot_path
@@ -19,7 +20,7 @@ from penstock.log.producer_state import ProducerState
 from penstock.log.segment import Segment
 from penstock.log.transaction_index_files import files_to_write, load, remove_unfounded
 from penstock.protocol.control_records import TransactionMarker, read_marker
-from penstock.protocol.record_batch import NO_PRODUCER_ID, BatchHeader, crc_holds
+from penstock.protocol.record_batch import BatchHeader, crc_holds
 
 
 def recover_producers(

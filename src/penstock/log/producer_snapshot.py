@@ -21,6 +21,7 @@ from penstock.log.damage import Damage
 from penstock.log.log_state import LogState
 from penstock.log.producer_state import BATCHES_KEPT, ProducerEntry, ProducerState, WrittenBatch
 from penstock.log.segment import SNAPSHOT_SUFFIX, offset_name
+from penstock.protocol.record_batch import NO_SEQUENCE, SEQUENCE_MASK
 
 _VERSION: Final = 1
 _HEADER: Final = Struct(">hI")
@@ -28,9 +29,7 @@ _COUNT: Final = Struct(">i")
 # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset in
 # transaction
 _ENTRY: Final = Struct(">qhiqiqiq")
-_NO_SEQUENCE: Final = -1
-_SEQUENCE_MASK: Final = 0x7FFFFFFF
-_NO_BATCH: Final = WrittenBatch(_NO_SEQUENCE, _NO_SEQUENCE, -1, -1)
+_NO_BATCH: Final = WrittenBatch(NO_SEQUENCE, NO_SEQUENCE, -1, -1)
 
 
 def encode(state: ProducerState) -> bytes:
@@ -68,8 +67,8 @@ def decode(content: bytes) -> ProducerState | None:
         )
         earlier = entries.get(producer_id)
         batches = earlier.batches if earlier is not None and earlier.epoch == epoch else ()
-        if last_sequence != _NO_SEQUENCE:
-            first_sequence = (last_sequence - delta) & _SEQUENCE_MASK
+        if last_sequence != NO_SEQUENCE:
+            first_sequence = (last_sequence - delta) & SEQUENCE_MASK
             batch = WrittenBatch(first_sequence, last_sequence, last_offset - delta, last_offset)
             batches = (*batches[1 - BATCHES_KEPT :], batch)
         entries[producer_id] = ProducerEntry(epoch, batches, timestamp, coordinator_epoch, first_in_transaction)

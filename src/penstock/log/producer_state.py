@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from penstock.core.ids import PRODUCER_EPOCH_MAX
 from penstock.log.transactions import Transactions
 from penstock.protocol.control_records import TransactionMarker
 from penstock.protocol.error_codes import BrokerError, ErrorCode
-from penstock.protocol.record_batch import NO_SEQUENCE, TRANSACTIONAL_FLAG, BatchHeader
+from penstock.protocol.record_batch import NO_SEQUENCE, SEQUENCE_MASK, TRANSACTIONAL_FLAG, BatchHeader
 
 BATCHES_KEPT: Final = 5  # as many as a producer may have in flight
 NO_TRANSACTION: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
-
-_SEQUENCE_MASK: Final = 0x7FFFFFFF
-_EPOCH_MAX: Final = 0x7FFF
 
 
 class WrittenBatch(NamedTuple):
@@ -78,7 +76,7 @@ class ProducerState:
             for batch in entry.batches:
                 if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                     return batch.base_offset
-            next_sequence = (entry.batches[-1].last_sequence + 1) & _SEQUENCE_MASK if entry.batches else 0
+            next_sequence = (entry.batches[-1].last_sequence + 1) & SEQUENCE_MASK if entry.batches else 0
         elif header.producer_epoch < entry.epoch:
             raise _old_epoch(header.producer_id, entry.epoch, header.producer_epoch)
         else:
@@ -118,7 +116,7 @@ class ProducerState:
             return
         if producer_epoch < entry.epoch or (
             epoch_must_be_new
-            and producer_epoch == entry.epoch != _EPOCH_MAX
+            and producer_epoch == entry.epoch != PRODUCER_EPOCH_MAX
             and entry.current_transaction_first_offset != NO_TRANSACTION
         ):
             raise _old_epoch(producer_id, entry.epoch, producer_epoch)

@@ -22,9 +22,8 @@ from penstock.log.batches import (
     header_flaw,
 )
 from penstock.log.filesystem import File
-from penstock.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC_V2, BatchHeader, parse_header
+from penstock.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2, BatchHeader, parse_header
 
-_MAGIC_AT: Final = 16
 _MAGIC_BYTE: Final = bytes([MAGIC_V2])
 _SEARCH_WINDOW_BYTES: Final = 1 << 20
 
@@ -97,9 +96,9 @@ def _candidates(stretch: Stretch, position: int, first_try: int, after_offset: i
         last = len(window) - HEADER_BYTES
         if last < 0:
             return
-        magic_at = window.find(_MAGIC_BYTE, _MAGIC_AT)
-        while 0 <= magic_at <= last + _MAGIC_AT:
-            start = magic_at - _MAGIC_AT
+        magic_at = window.find(_MAGIC_BYTE, MAGIC_AT)
+        while 0 <= magic_at <= last + MAGIC_AT:
+            start = magic_at - MAGIC_AT
             base_offset, length, _, _ = WALKED_FIELDS.unpack_from(window, start)
             room = stretch.limit - at - start - LOG_OVERHEAD
             if after_offset < base_offset < stretch.upper_offset and MIN_BATCH_LENGTH <= length <= room:

@@ -12,30 +12,34 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from penstock.core.ids import ProducerIdentity
+
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size  # 61
 LOG_OVERHEAD: Final = 12  # base offset and batch length: the part that batch_length does not count
 CRC_START: Final = 21  # the CRC covers everything from the attributes on
 MAGIC_V2: Final = 2
+MAGIC_AT: Final = 16
 
-NO_PRODUCER_ID: Final = -1
 NO_SEQUENCE: Final = -1
+SEQUENCE_MASK: Final = 0x7FFFFFFF  # sequences wrap from 2^31-1 to 0
 NO_TIMESTAMP: Final = -1
 
 COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
-DELETE_HORIZON_FLAG: Final = 0x40
 
 _BASE_OFFSET: Final = Struct(">q")
 _LEADER_EPOCH: Final = Struct(">i")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
+_PRODUCER: Final = Struct(">qhi")  # id, epoch, base sequence
 _LEADER_EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
 _MAX_TIMESTAMP_AT: Final = 35
+_PRODUCER_AT: Final = 43
 
 
 class BatchHeader(NamedTuple):
@@ -83,10 +87,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequences wrap from 2^31-1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MASK
 
 
 def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
@@ -99,6 +102,14 @@ def crc_holds(batch: memoryview, header: BatchHeader) -> bool:
     return bool(crc32c(batch[CRC_START:]) == header.crc)
 
 
+def seal(batch: memoryview, header: BatchHeader) -> BatchHeader:
+    """Writes the header of a batch whose records are in place, with the CRC over both; returns it with that CRC."""
+    HEADER.pack_into(batch, 0, *header)
+    crc = crc32c(batch[CRC_START:])
+    _CRC.pack_into(batch, _CRC_AT, crc)
+    return header._replace(crc=crc)
+
+
 def assign(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Gives a batch its place in the log, in place. Both fields lie outside the CRC."""
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
@@ -106,10 +117,23 @@ def assign(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
 
 
 def stamp_log_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
-    """Makes the broker's clock the time of every record in the batch; the CRC is computed anew."""
+    """Makes the broker's clock the time of every record in the batch; the CRC is recomputed."""
     attributes = header.attributes | TIMESTAMP_TYPE_FLAG
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now_ms)
     crc = crc32c(batch[CRC_START:])
     _CRC.pack_into(batch, _CRC_AT, crc)
     return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
+
+
+def with_producer(
+    batch: bytes | bytearray | memoryview, producer: ProducerIdentity, base_sequence: int, *, transactional: bool
+) -> bytearray:
+    """A copy of the batch that carries a producer's id, epoch and sequence; the CRC is recomputed."""
+    stamped = bytearray(batch)
+    attributes = parse_header(stamped).attributes | TRANSACTIONAL_FLAG * transactional
+    _ATTRIBUTES.pack_into(stamped, CRC_START, attributes)
+    _PRODUCER.pack_into(stamped, _PRODUCER_AT, producer.producer_id, producer.epoch, base_sequence)
+    with memoryview(stamped) as view:
+        _CRC.pack_into(stamped, _CRC_AT, crc32c(view[CRC_START:]))
+    return stamped

@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from penstock.core.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from penstock.protocol.compression import Compression, compress
 from penstock.protocol.record_batch import (
     CONTROL_FLAG,
-    CRC_START,
-    HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC_V2,
-    NO_PRODUCER_ID,
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
     BatchHeader,
-    parse_header,
+    seal,
 )
 from penstock.protocol.records import Headers
-
-_NO_LEADER_EPOCH: Final = -1
-_NO_PRODUCER_EPOCH: Final = -1
 
 
 class NewRecord(NamedTuple):
@@ -48,7 +41,7 @@ class BatchProducer(NamedTuple):
     base_sequence: int = NO_SEQUENCE
 
 
-NO_PRODUCER: Final = BatchProducer(NO_PRODUCER_ID, _NO_PRODUCER_EPOCH)
+NO_PRODUCER: Final = BatchProducer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def encode_batch(
@@ -69,7 +62,7 @@ def encode_batch(
     header = BatchHeader(
         base_offset=0,
         batch_length=HEADER_BYTES - LOG_OVERHEAD + len(payload),
-        partition_leader_epoch=_NO_LEADER_EPOCH,
+        partition_leader_epoch=NO_LEADER_EPOCH,
         magic=MAGIC_V2,
         crc=0,
         attributes=compression | TRANSACTIONAL_FLAG * transactional | CONTROL_FLAG * control,
@@ -81,11 +74,8 @@ def encode_batch(
         base_sequence=producer.base_sequence,
         records_count=len(records),
     )
-    batch = bytearray(HEADER_BYTES)
-    batch += payload
-    HEADER.pack_into(batch, 0, *header)
-    HEADER.pack_into(batch, 0, *header._replace(crc=crc32c(memoryview(batch)[CRC_START:])))
-    return memoryview(batch), parse_header(batch)
+    batch = memoryview(bytearray(HEADER_BYTES) + payload)
+    return batch, seal(batch, header)
 
 
 def _append_record(out: bytearray, record: NewRecord, base_timestamp: int, offset_delta: int) -> None:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from penstock.core.errors import ProtocolError
 from penstock.protocol.compression import Compression, compress, decompress
-from penstock.protocol.record_batch import COMPRESSION_MASK, CRC_START, HEADER, HEADER_BYTES, LOG_OVERHEAD, BatchHeader
+from penstock.protocol.record_batch import COMPRESSION_MASK, HEADER_BYTES, LOG_OVERHEAD, BatchHeader, seal
 
 _VARINT_SHIFT_MAX: Final = 63
 
@@ -67,17 +65,14 @@ def read_records(batch: memoryview, header: BatchHeader, bytes_max: int) -> Iter
 def recompressed(
     batch: memoryview, header: BatchHeader, codec: Compression, level: int | None, bytes_max: int
 ) -> tuple[memoryview, BatchHeader]:
-    """The same batch under another codec; its CRC and length are computed anew, its offsets stay."""
+    """The same batch under another codec; its CRC and length are recomputed, its offsets stay."""
     plain = decompress(header.compression, batch[HEADER_BYTES:], bytes_max)
     payload = compress(codec, plain, level)
     attributes = header.attributes & ~COMPRESSION_MASK | codec
     header = header._replace(attributes=attributes, batch_length=HEADER_BYTES - LOG_OVERHEAD + len(payload))
-    out = bytearray(HEADER_BYTES + len(payload))
+    out = memoryview(bytearray(HEADER_BYTES + len(payload)))
     out[HEADER_BYTES:] = payload
-    HEADER.pack_into(out, 0, *header)
-    header = header._replace(crc=crc32c(memoryview(out)[CRC_START:]))
-    HEADER.pack_into(out, 0, *header)
-    return memoryview(out), header
+    return out, seal(out, header)
 
 
 def _extents(payload: memoryview, count: int) -> Iterator[tuple[int, int]]:

@@ -39,14 +39,15 @@ from types import TracebackType
 from typing import Self
 
 from penstock.core.ids import OffsetAndMetadata, ProducerIdentity, TopicPartition
+from penstock.core.isolation import IsolationLevel
 from penstock.wire import offsets as offset_requests
 from penstock.wire import transactions as transaction_requests
 from penstock.wire.cluster import Cluster
 from penstock.wire.connection import Pending
 from penstock.wire.fetch import Fetched, FetchOptions, FetchStream, ask, fetch
 from penstock.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from penstock.wire.offsets import IsolationLevel, ListedOffset, OffsetAt
-from penstock.wire.produce import DEFAULT_REQUEST_BYTES, Batch, BatchSender, Produced, with_producer
+from penstock.wire.offsets import ListedOffset, OffsetAt
+from penstock.wire.produce import DEFAULT_REQUEST_BYTES, Batch, BatchSender, Produced
 from penstock.wire.settings import WIRE_SETTING_NAMES, WireSettings
 from penstock.wire.transactions import TRANSACTION_VERSION_2, TransactionDescription
 from penstock.wire.watch import RecordWatch
@@ -70,7 +71,6 @@ __all__ = [
     "TopicPartition",
     "TransactionDescription",
     "WireClient",
-    "with_producer",
 ]
 
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from penstock.core.errors import ProtocolError
-from penstock.core.ids import TopicPartition
+from penstock.core.ids import NO_LEADER, TopicPartition
 from penstock.protocol.definitions.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.protocol.definitions.metadata import MetadataRequest
 from penstock.protocol.error_codes import BrokerError, ErrorCode, known_code
 from penstock.protocol.schema import Message
 from penstock.wire.connection import Address, Connection, Pending
 from penstock.wire.errors import ConnectionLost, require_success
-from penstock.wire.metadata import NO_LEADER, ClusterMetadata, TopicMetadata, metadata_request, read_metadata
+from penstock.wire.metadata import ClusterMetadata, TopicMetadata, metadata_request, read_metadata
 from penstock.wire.retry import Retry
 from penstock.wire.settings import WireSettings
 from penstock.wire.tls import tls_context

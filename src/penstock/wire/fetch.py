@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Self
 
 from penstock.core.errors import ClientError, ProtocolError
 from penstock.core.ids import TopicPartition
+from penstock.core.isolation import ISOLATION_LEVELS, IsolationLevel
 from penstock.protocol.definitions.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from penstock.protocol.error_codes import BrokerError
 from penstock.protocol.exchange import ReceiveBuffer
@@ -23,14 +24,13 @@ from penstock.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD, parse_hea
 from penstock.wire.cluster import Cluster, Leader
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.errors import ConnectionLost, require_success
-from penstock.wire.offsets import ISOLATION_LEVELS, IsolationLevel
 
 DEFAULT_MAX_BYTES: Final = 4 * 1024 * 1024
 DEFAULT_MAX_WAIT_MS: Final = 500
-_TOPIC_IDS_SINCE: Final = 13
+TOPIC_IDS_SINCE: Final = 13
 _BATCH_LENGTH: Final = Packing(">i")
 _BATCH_LENGTH_AT: Final = 8
-_NO_SESSION_EPOCH: Final = -1
+NO_SESSION_EPOCH: Final = -1  # a fetch outside of any fetch session (KIP-227)
 _EMPTY: Final = memoryview(b"")
 
 
@@ -203,7 +203,7 @@ def _ask(
         partition_max_bytes=options.max_bytes,
     )
     version = connection.version_for(FetchRequest)
-    if version >= _TOPIC_IDS_SINCE:
+    if version >= TOPIC_IDS_SINCE:
         topic = FetchTopic(topic_id=leader.topic_id, partitions=[wanted])
     else:
         topic = FetchTopic(topic=partition.topic, partitions=[wanted])
@@ -212,7 +212,7 @@ def _ask(
         min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
         isolation_level=ISOLATION_LEVELS[options.isolation_level],
-        session_epoch=_NO_SESSION_EPOCH,
+        session_epoch=NO_SESSION_EPOCH,
         topics=[topic],
     )
     return connection.send(request, version, timeout_s=options.max_wait_ms / 1000, into=into)

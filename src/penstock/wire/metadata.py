@@ -19,7 +19,6 @@ from penstock.protocol.error_codes import ErrorCode
 from penstock.wire.connection import Address
 from penstock.wire.errors import require_success
 
-NO_LEADER: Final = -1
 # A topic that is not there, or not quite yet.
 _ABSENT: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID}

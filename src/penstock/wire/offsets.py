@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from penstock.core.ids import OffsetAndMetadata, TopicPartition
+from penstock.core.isolation import ISOLATION_LEVELS, IsolationLevel
 from penstock.protocol.definitions.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -32,11 +33,9 @@ from penstock.wire.cluster import Cluster, Leader, PartitionAnswer
 from penstock.wire.connection import Connection
 from penstock.wire.errors import require_success
 
-IsolationLevel = Literal["read_uncommitted", "read_committed"]
 OffsetAt = Literal["earliest", "latest"] | int
 """The first offset, the one after the last, or that of the first record at or after so many milliseconds."""
 
-ISOLATION_LEVELS: Final[Mapping[IsolationLevel, int]] = {"read_uncommitted": 0, "read_committed": 1}
 _TIMESTAMPS: Final[Mapping[str, int]] = {"latest": -1, "earliest": -2}
 _NO_OFFSET: Final = -1
 # Groups keep offsets by the topic's name; version 10 would have us name topics by an id.

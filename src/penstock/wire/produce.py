@@ -15,10 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from struct import Struct as Packing
 from typing import Final, NamedTuple
-
-from crc32c import crc32c
 
 from penstock.core.errors import ProtocolError
 from penstock.core.ids import ProducerIdentity, TopicPartition
@@ -30,7 +27,7 @@ from penstock.protocol.definitions.produce import (
     TopicProduceData,
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode, known_code
-from penstock.protocol.record_batch import CRC_START, HEADER_BYTES, TRANSACTIONAL_FLAG, parse_header
+from penstock.protocol.record_batch import HEADER_BYTES, SEQUENCE_MASK, parse_header, with_producer
 from penstock.wire.cluster import Cluster, Leader
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.errors import ConnectionLost, require_success
@@ -40,12 +37,6 @@ DEFAULT_REQUEST_BYTES: Final = 1024 * 1024
 _REQUESTS_IN_FLIGHT_MAX: Final = 5
 _TOPIC_IDS_SINCE: Final = 13
 _BEFORE_IMPLICIT_PARTITIONS: Final = 11  # from 12 on, Produce adds a partition to the transaction by itself (KIP-890)
-_ATTRIBUTES: Final = Packing(">h")
-_PRODUCER: Final = Packing(">qhi")
-_CRC: Final = Packing(">I")
-_PRODUCER_AT: Final = 43
-_CRC_AT: Final = 17
-_SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 
 class Produced(NamedTuple):
@@ -53,17 +44,6 @@ class Produced(NamedTuple):
 
     base_offset: int
     log_append_time_ms: int = -1
-
-
-def with_producer(batch: Batch, producer: ProducerIdentity, base_sequence: int, *, transactional: bool) -> bytearray:
-    """A copy of one encoded batch in a producer's name, its CRC computed anew."""
-    stamped = bytearray(batch)
-    attributes = parse_header(stamped).attributes | TRANSACTIONAL_FLAG * transactional
-    _ATTRIBUTES.pack_into(stamped, CRC_START, attributes)
-    _PRODUCER.pack_into(stamped, _PRODUCER_AT, producer.producer_id, producer.epoch, base_sequence)
-    with memoryview(stamped) as view:
-        _CRC.pack_into(stamped, _CRC_AT, crc32c(view[CRC_START:]))
-    return stamped
 
 
 class _Outgoing:
@@ -162,7 +142,7 @@ class BatchSender:
         if self._producer is None:
             return batch
         sequence = self._sequences.get(partition, 0)
-        self._sequences[partition] = (sequence + parse_header(batch).last_offset_delta + 1) & _SEQUENCE_MASK
+        self._sequences[partition] = (sequence + parse_header(batch).last_offset_delta + 1) & SEQUENCE_MASK
         return with_producer(batch, self._producer, sequence, transactional=self._transactional_id is not None)
 
     def _dispatch(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.core.ids import OffsetAndMetadata, ProducerIdentity, TopicPartition
+from penstock.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, OffsetAndMetadata, ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from penstock.protocol.definitions.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -44,7 +44,7 @@ _FOR_CLIENTS_UNTIL: Final = 3  # later versions of AddPartitionsToTxn are for br
 _OFFSETS_BY_HAND_UNTIL: Final = 4  # TxnOffsetCommit from 5 on adds the group to the transaction by itself
 _SAME_EPOCH_UNTIL: Final = 4  # EndTxn from 5 on gives a new epoch
 _CURRENT_IDENTITY_SINCE: Final = 3
-NO_PRODUCER: Final = ProducerIdentity(-1, -1)
+NO_PRODUCER: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,17 +17,16 @@ from typing import Final, NamedTuple, Self
 
 from penstock.core.errors import ProtocolError
 from penstock.core.ids import TopicPartition
+from penstock.core.isolation import ISOLATION_LEVELS, IsolationLevel
 from penstock.protocol.definitions.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.protocol.error_codes import BrokerError
 from penstock.wire.cluster import Cluster, Leader
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.errors import ConnectionLost
-from penstock.wire.offsets import ISOLATION_LEVELS, IsolationLevel
+from penstock.wire.fetch import NO_SESSION_EPOCH, TOPIC_IDS_SINCE
 
 # The first batch arrives whole however little is asked for.
 _BYTES_WANTED: Final = 1
-_TOPIC_IDS_SINCE: Final = 13
-_NO_SESSION_EPOCH: Final = -1
 _TROUBLE_PAUSE_S: Final = 0.1
 
 
@@ -99,7 +98,7 @@ class RecordWatch:
         version = connection.version_for(FetchRequest)
         topics: dict[str, FetchTopic] = {}
         for partition, leader in leaders.items():
-            named = {"topic_id": leader.topic_id} if version >= _TOPIC_IDS_SINCE else {"topic": partition.topic}
+            named = {"topic_id": leader.topic_id} if version >= TOPIC_IDS_SINCE else {"topic": partition.topic}
             topics.setdefault(partition.topic, FetchTopic(**named)).partitions.append(
                 FetchPartition(
                     partition=partition.partition,
@@ -113,7 +112,7 @@ class RecordWatch:
             min_bytes=1,
             max_bytes=_BYTES_WANTED,
             isolation_level=ISOLATION_LEVELS[self._isolation_level],
-            session_epoch=_NO_SESSION_EPOCH,
+            session_epoch=NO_SESSION_EPOCH,
             topics=list(topics.values()),
         )
         return request, version

@@ -14,10 +14,10 @@ from penstock.columns.decoding import COLUMNS_WITH_HEADERS, RecordColumns
 from penstock.columns.encoding import ColumnEncoder
 from penstock.columns.partitioning import ColumnPartitioner
 from penstock.core.ids import TopicPartition
+from penstock.core.isolation import IsolationLevel
 from penstock.protocol.compression import Compression
 from penstock.wire.client import WireClient
 from penstock.wire.fetch import FetchOptions
-from penstock.wire.offsets import IsolationLevel
 from tests.integration.client.conftest import NewTopic
 
 TIMEOUT_S = 30.0

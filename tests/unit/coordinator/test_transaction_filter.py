@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.transaction import Transaction, TransactionState
-from penstock.coordinator.transaction_filter import TransactionFilter
+from penstock.coordinator.transaction import Transaction, TransactionFilter, TransactionState
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 NOW_MS = 10_000

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.coordinator.transaction import EPOCH_MAX, ProtocolLevel, Transaction, TransactionState
+from penstock.coordinator.transaction import ProtocolLevel, Transaction, TransactionState
 from penstock.coordinator.transactions import Change, Transactions
-from penstock.core.ids import ProducerIdentity, TopicPartition
+from penstock.core.ids import PRODUCER_EPOCH_MAX, ProducerIdentity, TopicPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 CLASSIC = ProtocolLevel.CLASSIC
@@ -196,11 +196,11 @@ def test_an_empty_id_may_be_aborted_but_not_committed(coordinator: Coordinator) 
 
 def test_when_epochs_run_out_at_an_end_the_producer_gets_a_new_id(coordinator: Coordinator) -> None:
     old = coordinator.init()
-    coordinator.force(epoch=EPOCH_MAX - 1)
-    last = ProducerIdentity(old.producer_id, EPOCH_MAX - 1)
+    coordinator.force(epoch=PRODUCER_EPOCH_MAX - 1)
+    last = ProducerIdentity(old.producer_id, PRODUCER_EPOCH_MAX - 1)
     coordinator.add(last, A0)
     assert coordinator.end(last, True)
-    assert coordinator.state.producer == (old.producer_id, EPOCH_MAX)  # what the markers carry
+    assert coordinator.state.producer == (old.producer_id, PRODUCER_EPOCH_MAX)  # what the markers carry
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, coordinator.end, last, True)
     completed = coordinator.complete()
     assert completed.producer == (1001, 0)
@@ -211,28 +211,28 @@ def test_when_epochs_run_out_at_an_end_the_producer_gets_a_new_id(coordinator: C
 
 def test_when_epochs_run_out_a_new_session_gets_a_new_id(coordinator: Coordinator) -> None:
     coordinator.init()
-    coordinator.force(epoch=EPOCH_MAX - 1)
+    coordinator.force(epoch=PRODUCER_EPOCH_MAX - 1)
     assert coordinator.init() == (1001, 0)
     assert coordinator.state.previous_producer_id == 1000
     # Its own retry, after the answer was lost, is known by the exhausted epoch of the previous id.
-    refused(ErrorCode.PRODUCER_FENCED, coordinator.init, ProducerIdentity(1000, EPOCH_MAX - 1))
+    refused(ErrorCode.PRODUCER_FENCED, coordinator.init, ProducerIdentity(1000, PRODUCER_EPOCH_MAX - 1))
 
 
 def test_a_producer_that_goes_on_after_running_out_of_epochs_may_repeat_itself(coordinator: Coordinator) -> None:
     coordinator.init()
-    coordinator.force(epoch=EPOCH_MAX - 1)
-    expected = ProducerIdentity(1000, EPOCH_MAX - 1)
+    coordinator.force(epoch=PRODUCER_EPOCH_MAX - 1)
+    expected = ProducerIdentity(1000, PRODUCER_EPOCH_MAX - 1)
     assert coordinator.init(expected) == (1001, 0)
     assert coordinator.init(expected) == (1001, 0)
 
 
 def test_fencing_the_last_epoch_leaves_room_for_the_marker(coordinator: Coordinator) -> None:
     coordinator.init()
-    last = ProducerIdentity(1000, EPOCH_MAX - 1)
+    last = ProducerIdentity(1000, PRODUCER_EPOCH_MAX - 1)
     coordinator.force(epoch=last.epoch)
     coordinator.add(last, A0)
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, coordinator.init)
-    assert coordinator.state.producer == (1000, EPOCH_MAX)
+    assert coordinator.state.producer == (1000, PRODUCER_EPOCH_MAX)
     coordinator.complete()
     assert coordinator.init() == (1001, 0)
 

@@ -18,12 +18,12 @@ from penstock.protocol.definitions.produce import (
     TopicProduceResponse,
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
-from penstock.protocol.record_batch import crc_holds, parse_header
+from penstock.protocol.record_batch import crc_holds, parse_header, with_producer
 from penstock.protocol.record_encoding import NewRecord, encode_batch
 from penstock.protocol.schema import Message
 from penstock.wire.cluster import Cluster, Leader
 from penstock.wire.errors import ConnectionLost
-from penstock.wire.produce import BatchSender, with_producer
+from penstock.wire.produce import BatchSender
 from penstock.wire.retry import Retry
 from penstock.wire.settings import WireSettings
 

@@ -12,10 +12,9 @@ from penstock.broker.coordinator_log import LoadedRecord
 from penstock.coordinator.classic_messages import GroupSnapshot
 from penstock.coordinator.consumer_group_changes import ConsumerGroupChange
 from penstock.coordinator.offsets import Offsets
-from penstock.coordinator.records.classic_group_records import read_snapshot
+from penstock.coordinator.records.classic_group_records import GROUP_METADATA, read_snapshot
 from penstock.coordinator.records.codec import kind_number
 from penstock.coordinator.records.consumer_group_records import CONSUMER_GROUP_KINDS, read_change
-from penstock.coordinator.records.group_metadata import GROUP_METADATA
 from penstock.coordinator.records.offset_commit import OFFSET_COMMIT
 from penstock.core.errors import ProtocolError
 from penstock.protocol.control_records import parse_marker

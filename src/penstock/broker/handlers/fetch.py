@@ -30,6 +30,7 @@ from penstock.broker.fetch_session import (
 from penstock.broker.node import Node
 from penstock.broker.partition import Partition
 from penstock.broker.request_context import RequestContext
+from penstock.core.isolation import READ_COMMITTED
 from penstock.protocol.definitions.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -44,7 +45,6 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 TOPIC_IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 16
-READ_COMMITTED: Final = 1
 NO_RECORDS: Final = b""
 
 

@@ -17,6 +17,7 @@ from penstock.broker.partition import Partition
 from penstock.broker.request_context import RequestContext
 from penstock.core import limits
 from penstock.core.errors import ProtocolError
+from penstock.core.isolation import READ_COMMITTED
 from penstock.log.reader import LogSlice
 from penstock.protocol.definitions.list_offsets import (
     ListOffsetsPartition,
@@ -28,7 +29,6 @@ from penstock.protocol.definitions.list_offsets import (
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.records import record_positions
 
-READ_COMMITTED: Final = 1
 UNKNOWN: Final = -1
 
 

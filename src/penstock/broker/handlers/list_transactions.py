@@ -7,7 +7,7 @@ pattern in RE2's syntax for the transactional id, in which `.` stands for the ch
 from __future__ import annotations
 
 from penstock.broker.request_context import RequestContext
-from penstock.coordinator.transaction_filter import TransactionFilter
+from penstock.coordinator.transaction import TransactionFilter
 from penstock.protocol.definitions.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,

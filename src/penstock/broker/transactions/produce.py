@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.transactions.admission import Joining
 from penstock.broker.transactions.markers import Failures
-from penstock.core.ids import ProducerIdentity, TopicPartition
+from penstock.core.ids import NO_PRODUCER_ID, ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.produce import ProduceRequest
 from penstock.protocol.error_codes import BrokerError, ErrorCode
-from penstock.protocol.record_batch import HEADER_BYTES, MAGIC_V2, NO_PRODUCER_ID, parse_header
+from penstock.protocol.record_batch import HEADER_BYTES, MAGIC_V2, parse_header
 
 if TYPE_CHECKING:
     from penstock.broker.handlers.produce import PendingProduce

@@ -10,12 +10,13 @@ from collections.abc import Collection, Mapping
 
 from penstock.core.errors import UnknownTopic
 from penstock.core.ids import TopicPartition
+from penstock.core.isolation import IsolationLevel
 from penstock.pipeline.topics.offsets import Offsets
 from penstock.pipeline.topics.options import SourceOptions
 from penstock.pipeline.topics.positions import Assign, Selection, Subscribe, SubscribePattern
 from penstock.pipeline.topics.resolution import TopicLayout
 from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
-from penstock.wire.offsets import IsolationLevel, OffsetAt
+from penstock.wire.offsets import OffsetAt
 
 
 def wire_settings(kafka: Mapping[str, str]) -> dict[str, str]:
