@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-kills pipeline-kills scale check format bench fuzz crash transactions zombies definitions compatibility errors lock clean
+.PHONY: help demo test test-slow test-kills pipeline-kills scale check format bench fuzz crash transactions zombies definitions compatibility errors images lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -48,6 +48,7 @@ check: $(STAMP) ## formatting, lint, types, import directions, derived files
 	@$(BIN)/python tools/derive_definitions.py --check
 	@$(BIN)/python tools/derive_compatibility.py --check
 	@$(BIN)/python tools/derive_errors.py --check
+	@$(BIN)/python tools/draw_diagrams.py --check
 
 format: $(STAMP) ## let ruff rewrite what it can
 	@$(BIN)/ruff format src tests tools examples
@@ -74,8 +75,12 @@ definitions: $(STAMP) ## derive the message definitions anew from kio's metadata
 compatibility: $(STAMP) ## derive COMPATIBILITY.md anew from the router and the client matrix
 	@$(BIN)/python tools/derive_compatibility.py
 
+
 errors: $(STAMP) ## derive docs/errors.md from the table of error conditions
 	@$(BIN)/python tools/derive_errors.py
+images: $(STAMP) ## draw the diagrams of the documentation; render `make demo` as a picture of a terminal
+	@$(BIN)/python tools/draw_diagrams.py
+	@$(BIN)/python tools/render_terminal.py --prompt 'make demo' --output docs/images/demo.svg -- $(BIN)/python examples/demo.py
 
 lock: $(STAMP) ## resolve the dependencies anew: names, versions and hashes, no addresses
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \

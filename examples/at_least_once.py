@@ -1,4 +1,4 @@
-"""At least once: the effect first, then progress. A crash may write some lines twice; none is missing."""
+"""At least once: handle the record, then commit its offset. A crash may repeat lines; it never loses one."""
 
 from penstock import Consumer, Record
 

@@ -1,4 +1,4 @@
-"""At most once: progress first, then the effect. A crash may leave a visitor ungreeted; nobody is greeted twice."""
+"""At most once: commit the offset, then handle the record. A crash may skip a greeting; it never repeats one."""
 
 from penstock import Consumer
 

@@ -1,7 +1,7 @@
-"""Orders become revenue, exactly once: a pipeline is killed with -9 in the middle, started again, and all is counted.
+"""Aggregates orders into revenue, exactly once: kills the pipeline with -9 in a micro-batch, restarts it, counts rows.
 
-A broker, a pipeline (revenue.yaml) with a Spark of its own, a SQLite table. The exit code is 0 only if the table and
-the dead letters are what the generator's own ledger says: nothing lost, nothing twice.
+Runs a broker, the pipeline revenue.yaml with its own Spark, and a SQLite table. The exit code is 0 only if the table
+and the dead letter topic match the generator's ledger: no order lost, no order counted twice.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ PIPELINE: Final = Path(__file__).with_name("revenue.yaml")
 TOPIC: Final = "orders"
 DEAD_LETTERS: Final = "revenue.dlq"
 PARTITIONS: Final = 3
-FIRST_SHARE: Final = 0.6  # of the records are there when the pipeline starts; the others come while it is dead
-RECORDS_LEAST: Final = 40_000  # several micro-batches, so that there is a middle
-KILL_AFTER_S: Final = 0.1  # into a micro-batch, which takes several times as long
+FIRST_SHARE: Final = 0.6  # of the records are sent before the pipeline starts, the others while it is down
+RECORDS_LEAST: Final = 40_000  # enough for several micro-batches
+KILL_AFTER_S: Final = 0.1  # after a micro-batch began; it takes several times as long
 SILENCE_S_MAX: Final = 10.0
 
 
 class Mismatch(Exception):
-    """Something is not what the ledger says."""
+    """The output differs from the generator's ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the database holds: the table, and the last micro-batch that is in it."""
+    """The committed state of the database: the rows, and the id of the last micro-batch."""
 
     batch: int
     rows: dict[str, tuple[int, float]]
@@ -64,10 +64,10 @@ class Committed:
             sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, isolation_level=None)
         ) as database:
             try:
-                database.execute("BEGIN")  # both answers are of one moment
+                database.execute("BEGIN")  # one snapshot for both queries
                 [batch] = database.execute("SELECT batch_id FROM penstock_ledger").fetchone() or [None]
                 found = database.execute("SELECT customer, orders, revenue FROM revenue").fetchall()
-            except sqlite3.OperationalError:  # the tables are still being made
+            except sqlite3.OperationalError:  # the tables do not exist yet
                 return None
         return None if batch is None else cls(batch, {name: (orders, revenue) for name, orders, revenue in found})
 
@@ -84,10 +84,10 @@ class Demo:
         Admin({"bootstrap.servers": self._bootstrap_servers}).create_topic(TOPIC, partitions=PARTITIONS)
         first, rest = self._orders.records[: self._split], self._orders.records[self._split :]
         self._send(first)
-        self._say(f"{len(first):,} records sent to topic [bold]{TOPIC}[/]; more will follow")
+        self._say(f"sent {len(first):,} records to topic [bold]{TOPIC}[/]")
         self._run_until_killed(first)
         self._send(rest)
-        self._say(f"{len(rest):,} more records sent while nobody reads; some repeat orders from before the kill")
+        self._say(f"sent {len(rest):,} more records while the pipeline is down; some repeat earlier orders")
         self._run_to_the_end()
 
     def _say(self, text: str) -> None:
@@ -127,15 +127,15 @@ class Demo:
             raise Mismatch(f"{unsent + len(failures)} records were not acknowledged {failures[:1]}")
 
     def _run_until_killed(self, sent: Sequence[bytes]) -> None:
-        """Kills the driver when a third of the orders is in the table and the next micro-batch is at work."""
+        """Kills the driver inside a micro-batch, once a third of the orders is committed."""
         orders = len(set(sent) - self._orders.broken.keys())
         begun, begun_at = -1, 0.0
         with self._driver() as driver, self._progress() as progress:
-            bar = progress.add_task("starting Spark: a JVM and its Python workers", total=len(sent))
+            bar = progress.add_task("starting Spark", total=len(sent))
             for event in driver.events():
                 if event is not None:
                     if event.get("lag") == 0:
-                        raise Mismatch("the pipeline was done before it could be killed; try more --records")
+                        raise Mismatch("the pipeline finished before it could be killed; try more --records")
                     progress.update(bar, **_shown(event))
                 committed = Committed.read(self._directory)
                 last_begun = self._last_begun()
@@ -148,26 +148,24 @@ class Demo:
                     break
             else:
                 raise driver.ended()
-        self._say(
-            f"[red]kill -9 {' '.join(map(str, pids))}[/]: the driver's Python and its JVM, in micro-batch {begun}"
-        )
+        self._say(f"[red]kill -9 {' '.join(map(str, pids))}[/] (driver and JVM) during micro-batch {begun}")
         self._show_middle(begun, orders)
 
     def _show_middle(self, begun: int, orders: int) -> None:
         left = Committed.read(self._directory)
         if left is None or not 0 < left.orders < orders:
             raise Mismatch(
-                f"the kill did not come in the middle: {left.orders if left else 0} of {orders} orders are in"
+                f"the kill came too early or too late: {left.orders if left else 0} of {orders} orders are committed"
             )
-        state = "was begun, and nothing of it is in the table" if begun > left.batch else "had just been committed"
+        state = "left no trace" if begun > left.batch else "had just committed"
         self._say(
-            f"the table holds {left.orders:,} of {orders:,} orders, all of micro-batches 0 to {left.batch};"
+            f"the table holds {left.orders:,} of {orders:,} orders: micro-batches 0 to {left.batch};"
             f" micro-batch {begun} {state}"
         )
 
     def _run_to_the_end(self) -> None:
         with self._driver("--once") as driver, self._progress() as progress:
-            bar = progress.add_task("starting Spark again, from the checkpoint", total=len(self._orders.records))
+            bar = progress.add_task("restarting from the checkpoint", total=len(self._orders.records))
             told = []
             for event in driver.events():
                 if event is not None:
@@ -178,35 +176,35 @@ class Demo:
             driver.wait()
         batches = [event["batch"] for event in told if event["event"] == "progress"]
         if not batches:
-            raise Mismatch("the second run found nothing to do")
-        self._say(f"it went on with micro-batch {batches[0]}, and stopped by itself after micro-batch {batches[-1]}")
+            raise Mismatch("the second run processed no micro-batch")
+        self._say(f"resumed at micro-batch {batches[0]}, processed all records, exited after micro-batch {batches[-1]}")
 
     def _driver(self, *options: str) -> Driver:
         self._say(f"[bold]penstock run {' '.join([*options, f'examples/{PIPELINE.name}'])}[/]")
         return Driver(PIPELINE, self._bootstrap_servers, self._directory, *options)
 
     def _last_begun(self) -> int:
-        """Spark notes what a micro-batch will read before it begins with it."""
+        """Spark writes the offsets of a micro-batch to the checkpoint before it runs it."""
         offsets = self._directory / ".penstock" / "checkpoints" / "revenue" / "offsets"
         return max((int(file.name) for file in offsets.glob("*") if file.name.isdigit()), default=-1)
 
 
 def _shown(event: dict[str, Any]) -> dict[str, Any]:
-    """What the bar says after an event."""
+    """The state of the progress bar after an event."""
     match event["event"]:
         case "started":
-            return {"description": "the first micro-batch: Spark compiles the query"}
+            return {"description": "first micro-batch: Spark compiles the query"}
         case "progress":
             done = sum(sum(partitions.values()) for partitions in event["offsets"].values())
             return {"description": f"micro-batch {event['batch']} took {event['batch_ms']} ms", "completed": done}
         case "restarting":
-            return {"description": f"trying again: {event['reason']}"}
+            return {"description": f"retrying: {event['reason']}"}
         case _:
             return {}
 
 
 def read_dead_letters(bootstrap_servers: str) -> tuple[Counter[bytes], Counter[str]]:
-    """All that are committed: their values, and the stage and reason that their headers name."""
+    """Reads the committed dead letters: their values, and the stage and reason from their headers."""
     consumer: Any = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -225,7 +223,7 @@ def read_dead_letters(bootstrap_servers: str) -> tuple[Counter[bytes], Counter[s
         while unfinished:
             messages = consumer.consume(1000, timeout=SILENCE_S_MAX)
             if not messages:
-                raise Mismatch(f"topic {DEAD_LETTERS}: nothing came for {SILENCE_S_MAX:g} s")
+                raise Mismatch(f"topic {DEAD_LETTERS}: no record for {SILENCE_S_MAX:g} s")
             for message in messages:
                 if message.error() is None:
                     headers = {name: (value or b"").decode() for name, value in message.headers() or []}
@@ -241,7 +239,7 @@ def read_dead_letters(bootstrap_servers: str) -> tuple[Counter[bytes], Counter[s
 
 
 def compare(console: Console, orders: Orders, directory: Path, bootstrap_servers: str) -> None:
-    """Shows what came out beside what had to; raises Mismatch unless they are the same."""
+    """Prints the expected and the actual result; raises Mismatch if they differ."""
     committed = Committed.read(directory)
     found = committed.rows if committed is not None else {}
     table = Table("customer", "orders sent", "in the table", "revenue sent", "in the table", "", title="table revenue")
@@ -259,16 +257,16 @@ def compare(console: Console, orders: Orders, directory: Path, bootstrap_servers
     _show(console, table)
 
     letters, reasons = read_dead_letters(bootstrap_servers)
-    table = Table("why", "records", title=f"topic {DEAD_LETTERS}")
+    table = Table("reason", "records", title=f"topic {DEAD_LETTERS}")
     for reason, count in reasons.most_common():
         table.add_row(reason, f"{count:,}")
     _show(console, table)
     lost_letters = (orders.broken - letters).total()
     duplicated_letters = (letters - orders.broken).total()
 
-    table = Table("", "sent", "came out", "lost", "duplicated", title="the count")
+    table = Table("", "sent", "delivered", "lost", "duplicated", title="result")
     table.add_row("orders", f"{orders.count:,}", f"{sum(n for n, _ in found.values()):,}", str(lost), str(duplicated))
-    table.add_row("repeats of orders", f"{orders.repeats:,}", "not to count", "", "")
+    table.add_row("repeated orders", f"{orders.repeats:,}", "deduplicated", "", "")
     rejected = orders.broken.total()
     letters_row = f"{rejected:,}", f"{letters.total():,}", str(lost_letters), str(duplicated_letters)
     table.add_row("broken records", *letters_row)
@@ -276,7 +274,7 @@ def compare(console: Console, orders: Orders, directory: Path, bootstrap_servers
     if lost or duplicated or lost_letters or duplicated_letters:
         raise Mismatch(f"lost {lost + lost_letters}, duplicated {duplicated + duplicated_letters}")
     if wrong:
-        raise Mismatch(f"the revenue of {wrong} customers is not what their orders add up to")
+        raise Mismatch(f"the revenue of {wrong} customers differs from the sum of their orders")
 
 
 def _show(console: Console, table: Table) -> None:
@@ -294,27 +292,27 @@ def run(console: Console, count: int, seed: int) -> None:
         Broker(data_dir=Path(temporary) / "broker") as broker,
     ):
         directory = Path(temporary)
-        console.print(f"a broker on [bold]{broker.bootstrap_servers}[/], all files in {directory}", highlight=False)
+        console.print(f"broker on [bold]{broker.bootstrap_servers}[/], files in {directory}", highlight=False)
         console.print(
-            f"to be sent: {orders.count:,} orders, {orders.repeats:,} repeats of them, which the pipeline knows by"
-            f" their ids, and {orders.broken.total():,} broken records, which become dead letters",
+            f"workload: {orders.count:,} orders, {orders.repeats:,} repeats to deduplicate by id,"
+            f" {orders.broken.total():,} broken records for the dead letter topic",
             highlight=False,
         )
         Demo(console, orders, directory, broker.bootstrap_servers).run()
         compare(console, orders, directory, broker.bootstrap_servers)
     seconds = time.perf_counter() - begun
-    console.print(f"[green]lost 0, duplicated 0[/], over a kill -9, in {seconds:.0f} s", highlight=False)
+    console.print(f"[green]lost 0, duplicated 0[/], across a kill -9, in {seconds:.0f} s", highlight=False)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--records", type=int, default=80_000, help="default %(default)s")
-    parser.add_argument("--seed", type=int, default=1, help="default %(default)s; another one makes other orders")
+    parser.add_argument("--seed", type=int, default=1, help="default %(default)s; decides which orders are generated")
     options = parser.parse_args()
     if options.records < RECORDS_LEAST:
         parser.error(f"--records must be at least {RECORDS_LEAST}")
     console = Console()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to leave nothing behind, as after ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up as after ctrl-C
     try:
         run(console, options.records, options.seed)
     except (Mismatch, DriverFailed, RuntimeError) as failure:

@@ -1,4 +1,4 @@
-"""`penstock run` as a process of its own, for the demo to watch, to kill and to start again."""
+"""Runs `penstock run` as a subprocess that the demo observes, kills and restarts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _END_S_MAX: Final = 30.0
 
 
 class DriverFailed(Exception):
-    """The command ended, or fell silent, where it should not have."""
+    """The command exited, or reported nothing, when it should not have."""
 
 
 class Driver:
-    """Runs `penstock run` in `directory`; everything that it and its JVM write stays below it."""
+    """Runs `penstock run` in `directory`; the process and its JVM write nowhere else."""
 
     def __init__(self, pipeline: Path, bootstrap_servers: str, directory: Path, *options: str) -> None:
         words = ["run", "--json", *options, "--bootstrap-server", bootstrap_servers, str(pipeline)]
@@ -42,7 +42,7 @@ class Driver:
                 | {
                     "TMPDIR": str(temporary),
                     "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temporary}",
-                    "PENSTOCK_JAVA_ARCHIVE": "use",  # no process that goes on in the background after the demo
+                    "PENSTOCK_JAVA_ARCHIVE": "use",  # starts no background process that would outlive the demo
                 },
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -64,7 +64,7 @@ class Driver:
         self._process.stdout.close()
 
     def events(self) -> Iterator[dict[str, Any] | None]:
-        """What it says, until its end; None whenever it has nothing to say, which is often."""
+        """Yields the events of the command until it exits, and None while there is no event."""
         heard_at = time.monotonic()
         while True:
             try:
@@ -72,7 +72,7 @@ class Driver:
             except queue.Empty:
                 if time.monotonic() - heard_at > _SILENCE_S_MAX:
                     raise DriverFailed(
-                        f"penstock run said nothing for {_SILENCE_S_MAX:g} s{self._last_words()}"
+                        f"penstock run reported nothing for {_SILENCE_S_MAX:g} s{self._last_words()}"
                     ) from None
                 yield None
                 continue
@@ -82,7 +82,7 @@ class Driver:
             yield event
 
     def wait(self) -> None:
-        """For a good end."""
+        """Waits for exit code 0; raises otherwise."""
         if self._exit_code() != 0:
             raise self.ended()
 
@@ -90,7 +90,7 @@ class Driver:
         return DriverFailed(f"penstock run ended with exit code {self._exit_code()}{self._last_words()}")
 
     def kill(self) -> list[int]:
-        """SIGKILL to the driver: its Python and its JVM. Their workers end by themselves; waits until they have."""
+        """Sends SIGKILL to the driver's Python and JVM, and waits until their workers have exited too."""
         try:
             driver = psutil.Process(self._process.pid)
             family = driver.children(recursive=True)
@@ -105,14 +105,16 @@ class Driver:
         for process in alive:
             process.kill()
         if alive:
-            raise DriverFailed(f"{len(alive)} processes outlived their driver by {_END_S_MAX:g} s")
+            raise DriverFailed(
+                f"{len(alive)} worker processes still ran {_END_S_MAX:g} s after their driver was killed"
+            )
         return [victim.pid for victim in victims]
 
     def _exit_code(self) -> int:
         try:
             return self._process.wait(_END_S_MAX)
         except subprocess.TimeoutExpired:
-            raise DriverFailed(f"penstock run was done, and did not end within {_END_S_MAX:g} s") from None
+            raise DriverFailed(f"penstock run finished, but did not exit within {_END_S_MAX:g} s") from None
 
     def _read_events(self) -> None:
         assert self._process.stdout is not None

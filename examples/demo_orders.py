@@ -1,8 +1,7 @@
-"""The orders of the demo, and a ledger of what has to come out: kept while they are made, without Spark's help.
+"""Generates the demo's orders, together with a ledger of the expected result that does not depend on Spark.
 
-Some orders are sent again, as clients do that got no answer; some records are no orders at all. Each of the latter
-stands before the order that it is a garbled copy of, with the same id: a pipeline that took it for the order would then
-take the good one for a repeat, and lose it.
+Some orders are repeated, as by a client that retries; some records are broken. A broken record precedes the valid order
+that it garbles and has the same id: a pipeline that accepted it would drop the valid order as a repeat.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-# By how much each of them buys.
+# Weights: how often each customer orders.
 _CUSTOMERS: Final = {"ada": 9, "bob": 7, "chen": 5, "dina": 4, "emre": 3, "fay": 2, "gus": 1}
 _BROKEN_SHARE: Final = 0.02
 _REPEATED_SHARE: Final = 0.10
 _GARBLED: Final = (
-    "order {id} of {customer}, paid in cash",  # no JSON
-    '{{"id": {id}, "customer": "{customer}", "amount": ',  # cut off
-    '{{"id": {id}, "customer": "{customer}", "amount": "plenty"}}',  # a wrong type
-    '{{"id": "no. {id}", "customer": "{customer}", "amount": 1}}',  # another one
-    '{{"id": {id}, "customer": "{customer}", "amount": -1}}',  # JSON of the right types, and still no order
+    "order {id} of {customer}, paid in cash",  # not JSON
+    '{{"id": {id}, "customer": "{customer}", "amount": ',  # truncated
+    '{{"id": {id}, "customer": "{customer}", "amount": "plenty"}}',  # amount of a wrong type
+    '{{"id": "no. {id}", "customer": "{customer}", "amount": 1}}',  # id of a wrong type
+    '{{"id": {id}, "customer": "{customer}", "amount": -1}}',  # valid JSON of the right types that breaks `expect`
 )
 
 
 @dataclass(slots=True)
 class Account:
-    """What a customer has bought."""
+    """The expected orders and revenue of one customer."""
 
     orders: int = 0
     revenue: float = 0.0
@@ -36,7 +35,7 @@ class Account:
 
 @dataclass(slots=True)
 class Orders:
-    """`records` is what is sent, in this order; the rest is what has to come out."""
+    """`records` is what to send, in order; the other fields are the expected result."""
 
     records: list[bytes] = field(default_factory=list)
     accounts: dict[str, Account] = field(default_factory=lambda: {name: Account() for name in _CUSTOMERS})
@@ -49,7 +48,7 @@ class Orders:
 
 
 def make_orders(count: int, seed: int) -> Orders:
-    """About `count` records, at least; the same ones for the same seed."""
+    """At least `count` records; the same seed gives the same records."""
     chance = random.Random(seed)  # noqa: S311 (nothing secret)
     made = Orders()
     sent: list[bytes] = []
@@ -66,8 +65,8 @@ def make_orders(count: int, seed: int) -> Orders:
             made.broken[garbled] += 1
         account = made.accounts[customer]
         account.orders += 1
-        # No two orders of a customer cost the same: one that is lost and another that counts twice do not even out.
-        # Quarters add up exactly in binary, in whatever order.
+        # Amounts of one customer are distinct, so that a lost order and a duplicated one cannot cancel out. Multiples
+        # of a quarter add up exactly in binary floating point, in any order.
         amount = account.orders * 0.25
         account.revenue += amount
         sent.append(json.dumps({"id": order_id, "customer": customer, "amount": amount}).encode())

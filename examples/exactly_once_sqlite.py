@@ -1,4 +1,4 @@
-"""Exactly once into a database: results and progress commit together, so a crash leaves both or neither."""
+"""Exactly once into SQLite: results and offsets commit in one transaction, so a crash leaves both or neither."""
 
 from sqlite3 import Connection, connect
 

@@ -1,4 +1,4 @@
-"""Exactly once from topic to topic: what is produced and the progress are one Kafka transaction."""
+"""Exactly once from topic to topic: one Kafka transaction holds the produced records and the consumed offsets."""
 
 from penstock import Consumer, KafkaTransaction, Producer, Record
 

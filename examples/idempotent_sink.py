@@ -1,4 +1,4 @@
-"""Exactly once by recognising repetitions: a record that is in the database already is skipped when it comes again."""
+"""Exactly once by deduplication: the database remembers applied records, and a redelivered one is skipped."""
 
 from sqlite3 import Connection, connect
 

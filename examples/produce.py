@@ -1,4 +1,4 @@
-"""Sends records, and says where each went. Every send has a future; nothing has to be polled."""
+"""Sends records and prints the partition and offset of each. Every send returns a future; no polling is needed."""
 
 from penstock import Producer
 
