@@ -75,9 +75,9 @@ definitions: $(STAMP) ## derive the message definitions anew from kio's metadata
 compatibility: $(STAMP) ## derive COMPATIBILITY.md anew from the router and the client matrix
 	@$(BIN)/python tools/derive_compatibility.py
 
-
 errors: $(STAMP) ## derive docs/errors.md from the table of error conditions
 	@$(BIN)/python tools/derive_errors.py
+
 images: $(STAMP) ## draw the diagrams of the documentation; render `make demo` as a picture of a terminal
 	@$(BIN)/python tools/draw_diagrams.py
 	@$(BIN)/python tools/render_terminal.py --prompt 'make demo' --output docs/images/demo.svg -- $(BIN)/python examples/demo.py
