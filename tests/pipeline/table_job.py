@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.pipeline.sinks.table_names import TableNames
-from penstock.pipeline.sinks.table_preparation import claim, prepare
-from penstock.pipeline.sinks.table_target import TableTarget
+from penstock.pipeline.sinks.table.names import TableNames
+from penstock.pipeline.sinks.table.preparation import claim, prepare
+from penstock.pipeline.sinks.table.target import TableTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +84,7 @@ class TableJob:
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """After `claim`."""
-        from penstock.pipeline.sinks.table_writer import FORMAT, PenstockTable
+        from penstock.pipeline.sinks.table.data_source import FORMAT, PenstockTable
 
         spark.dataSource.register(PenstockTable)
         writer = self.frame(spark).writeStream.format(FORMAT).options(**self.target.options())

@@ -13,14 +13,14 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.pipeline import crash_points
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER
-from penstock.pipeline.sinks import outbox
-from penstock.pipeline.sinks.column_types import columns_of
-from penstock.pipeline.sinks.connections import forget, in_worker
-from penstock.pipeline.sinks.dead_letter_relay import relay, relay_at_start
-from penstock.pipeline.sinks.outbox import WaitingLetter
-from penstock.pipeline.sinks.table_preparation import claim, prepare, table_store
-from penstock.pipeline.sinks.table_target import TableTarget
-from penstock.pipeline.sinks.task_output import DEAD_LETTERS, TaskOutput
+from penstock.pipeline.sinks.table import outbox
+from penstock.pipeline.sinks.table.column_types import columns_of
+from penstock.pipeline.sinks.table.connections import forget, in_worker
+from penstock.pipeline.sinks.table.dead_letter_relay import relay, relay_at_start
+from penstock.pipeline.sinks.table.outbox import WaitingLetter
+from penstock.pipeline.sinks.table.preparation import claim, prepare, table_store
+from penstock.pipeline.sinks.table.target import TableTarget
+from penstock.pipeline.sinks.table.task_output import DEAD_LETTERS, TaskOutput
 from tests.conftest import RunningBroker
 from tests.pipeline.topic_contents import contents
 from tests.pipeline.topic_feed import TopicFeed

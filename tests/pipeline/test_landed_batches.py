@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.sinks import inlet
-from penstock.pipeline.sinks.open_batch import OpenBatch
+from penstock.pipeline.sinks.table import row_receiver
+from penstock.pipeline.sinks.table.open_batch import OpenBatch
 from tests.conftest import RunningBroker
 from tests.pipeline.penstock_commands import penstock, running
 from tests.pipeline.pipeline_runs import Pipelines
@@ -47,7 +47,7 @@ def landed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             attempts.append(attempt)
             super().__init__(attempt, *others)
 
-    monkeypatch.setattr(inlet, "OpenBatch", Noted)
+    monkeypatch.setattr(row_receiver, "OpenBatch", Noted)
     return attempts
 
 

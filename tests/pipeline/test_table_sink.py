@@ -16,8 +16,8 @@ import pytest
 from penstock.core.error_table import Retry
 from penstock.core.errors import find_error
 from penstock.pipeline import crash_points
-from penstock.pipeline.sinks.errors import Fenced, TableRefused
-from penstock.pipeline.sinks.table_preparation import claim, prepare
+from penstock.pipeline.sinks.table.errors import Fenced, TableRefused
+from penstock.pipeline.sinks.table.preparation import claim, prepare
 from tests.pipeline.table_job import TableJob, dead_letters_of, rows_of, staging_of, table_of
 from tests.postgres_server import PostgresServer, running_postgres
 
@@ -144,14 +144,15 @@ def test_changed_rows_of_an_aggregation_replace_their_rows(
     spark: SparkSession, new_job: NewJob, crash_directory: Path
 ) -> None:
     """Update mode, which Spark gives to no Python data source, one micro-batch at a time."""
-    from penstock.pipeline.sinks.micro_batch_job import micro_batch_function
+    from penstock.pipeline.sinks.micro_batch import micro_batch_function
+    from penstock.pipeline.sinks.table.data_source import PenstockTable
 
     job = new_job(mode="upsert", count=500)
     rows = job.numbers(spark)
     sums = rows.groupBy((rows.id % 7).alias("id")).agg({"id": "sum"}).withColumnRenamed("sum(id)", "total")
     prepare(job.target, sums.schema)
     claim(job.target, sums.schema)
-    write = micro_batch_function("table", job.target.options())
+    write = micro_batch_function(PenstockTable, job.target.options())
 
     def run_once() -> Exception | None:
         query = sums.writeStream.outputMode("update").foreachBatch(write)

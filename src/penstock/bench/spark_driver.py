@@ -115,10 +115,10 @@ def _our_table_sink(
 ) -> DataStreamWriter:
     from uuid import uuid4
 
-    from penstock.pipeline.sinks.inlet import with_inlet
-    from penstock.pipeline.sinks.table_preparation import claim, prepare
-    from penstock.pipeline.sinks.table_target import TableTarget
-    from penstock.pipeline.sinks.table_writer import FORMAT, PenstockTable
+    from penstock.pipeline.sinks.table.data_source import FORMAT, PenstockTable
+    from penstock.pipeline.sinks.table.preparation import claim, prepare
+    from penstock.pipeline.sinks.table.row_receiver import with_row_receiver
+    from penstock.pipeline.sinks.table.target import TableTarget
 
     assert query.sink_table is not None
     target = TableTarget(
@@ -133,7 +133,7 @@ def _our_table_sink(
     prepare(target, records.schema)
     claim(target, records.schema)
     records.sparkSession.dataSource.register(PenstockTable)
-    target = with_inlet(target, records, resources)
+    target = with_row_receiver(target, records, resources)
     return records.writeStream.format(FORMAT).options(**target.options())
 
 

@@ -207,8 +207,8 @@ def _report(
 
 
 def _summary(spec: PipelineSpec) -> str:
-    from penstock.pipeline.declaration.guarantee import Kept, verdict
+    from penstock.pipeline.declaration.verdicts import Kept
 
-    found = verdict(spec.sink, spec.guarantee)
+    found = spec.sink.verdict(spec.guarantee)
     assert isinstance(found, Kept)  # a refused guarantee has ended the check
     return f"{spec.name} is valid; {spec.guarantee}: {found.how}"

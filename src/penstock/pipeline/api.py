@@ -21,15 +21,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from penstock.core.guarantee import Guarantee
 from penstock.pipeline.declaration.guarantee import refusals
-from penstock.pipeline.declaration.source_spec import AnySource, Source
 from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
-from penstock.pipeline.declaration.spec_errors import InvalidPipeline, KeyPath, Problem, explain, key_text, may_be_shown
+from penstock.pipeline.declaration.spec_errors import InvalidPipeline, Problem, explain, key_text, may_be_shown
+from penstock.pipeline.declaration.verdicts import KeyPath
 from penstock.pipeline.endpoints import Endpoint, PythonSink
+from penstock.pipeline.sources.kinds import DeclaredSource
+from penstock.pipeline.sources.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SOURCE: Final[TypeAdapter[AnySource]] = TypeAdapter(Source)
+_SOURCE: Final[TypeAdapter[Source]] = TypeAdapter(DeclaredSource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Pipeline:
             self._head = PipelineHead.model_validate({"name": name, "guarantee": guarantee, **keys})
         except ValidationError as invalid:
             raise InvalidPipeline(explain(invalid, self._origin, PipelineHead)) from None
-        self._sources: dict[str, AnySource] = {}
+        self._sources: dict[str, Source] = {}
         self._sink: Endpoint | None = None
         self._result: DataFrame | None = None
         self._session: SparkSession | None = None
@@ -179,7 +181,7 @@ class Pipeline:
 
         run_pipeline(plan)
 
-    def _open(self, name: str, source: AnySource, origin: CallOrigin) -> DataFrame:
+    def _open(self, name: str, source: Source, origin: CallOrigin) -> DataFrame:
         if _checking.get() is None:
             from penstock.pipeline.job import read_source
 

@@ -19,10 +19,10 @@ from penstock.core.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
 from penstock.core.errors import ClientError, ProtocolError, TopicExists
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.declaration.choice import nearest
-from penstock.pipeline.declaration.sink_spec import TopicSink
-from penstock.pipeline.declaration.source_spec import TopicSource
+from penstock.pipeline.declaration.kafka_endpoint import KafkaEndpoint
 from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
+from penstock.pipeline.sources.source import Source
 from penstock.protocol.error_codes import BrokerError
 from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
 
@@ -38,21 +38,17 @@ class Brokers:
         self._given = given
         self._directory = directory
 
-    def of_source(self, source: TopicSource) -> dict[str, str]:
+    def of(self, endpoint: KafkaEndpoint) -> dict[str, str]:
         """Settings of a client, in Kafka's names."""
-        return self._settings(source.bootstrap_servers, source.options)
-
-    def of_sink(self, sink: TopicSink) -> dict[str, str]:
-        return self._settings(sink.bootstrap_servers, sink.options)
+        return self._settings(endpoint.bootstrap_servers, endpoint.options)
 
     def of_dead_letters(self, spec: PipelineSpec) -> dict[str, str]:
         """Beside the sink's topic, or else beside the first source's: there the credentials are known to be good."""
-        if isinstance(spec.sink, TopicSink):
-            return self.of_sink(spec.sink)
+        if spec.sink.kafka is not None:
+            return self.of(spec.sink.kafka)
         for source in spec.all_sources.values():
-            if isinstance(source, TopicSource):
-                own = {name: value for name, value in self.of_source(source).items() if name in WIRE_SETTING_NAMES}
-                return own
+            if source.kafka is not None:
+                return {name: value for name, value in self.of(source.kafka).items() if name in WIRE_SETTING_NAMES}
         return self._settings(None, {})
 
     def _settings(self, own: str | None, options: Mapping[str, Any]) -> dict[str, str]:
@@ -84,12 +80,12 @@ def source_key(name: str) -> str:
     return SOLE_SOURCE if name == SOLE_SOURCE else f"sources.{name}"
 
 
-def check_source(name: str, source: TopicSource, kafka: Mapping[str, str]) -> dict[str, str]:
+def check_source(name: str, source: Source, kafka: Mapping[str, str]) -> dict[str, str]:
     """Raises PipelineFailed unless the topics of a source can be read. Their ids, where the broker gives any."""
     key = source_key(name)
     with asking(key, kafka) as client:
         topics = client.metadata(None, timeout_s=_TIMEOUT_S).topics
-    for topic in source.topic or ():
+    for topic in source.named_topics:
         if topic not in topics:
             resembled = nearest(topic, [known for known, found in topics.items() if not found.is_internal])
             hint = f"did you mean '{resembled}'?" if resembled else f"create it: penstock topic create {topic}"

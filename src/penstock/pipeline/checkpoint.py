@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.declaration.source_spec import AnySource, FileSource, TopicSource
 from penstock.pipeline.failure import PipelineFailed, classify_text
+from penstock.pipeline.sources.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,17 +28,9 @@ _BEGUN: Final = "begun.json"
 _OWNER: Final = "owner.json"
 
 
-def fingerprint(sources: Mapping[str, AnySource]) -> dict[str, str]:
+def fingerprint(sources: Mapping[str, Source]) -> dict[str, str]:
     """What each stream reads. Spark keeps positions by the order of streams: a checkpoint fits only the same ones."""
-    return {name: _reads(source) for name, source in sources.items() if not source.static}
-
-
-def _reads(source: AnySource) -> str:
-    if isinstance(source, TopicSource):
-        chosen = source.topic_pattern if source.topic_pattern is not None else ",".join(sorted(source.topic or ()))
-        return f"{'pattern' if source.topic_pattern is not None else 'topic'} {chosen}"
-    assert isinstance(source, FileSource)  # a table is static
-    return f"files {source.files}"
+    return {name: source.identity for name, source in sources.items() if not source.is_static}
 
 
 def streams_of(rows: DataFrame) -> list[str]:
@@ -64,7 +56,7 @@ class Checkpoint:
     spark: SparkSession
     location: str
 
-    def claim(self, pipeline: str, sources: Mapping[str, AnySource], streams: list[str]) -> str:
+    def claim(self, pipeline: str, sources: Mapping[str, Source], streams: list[str]) -> str:
         """Makes the checkpoint this pipeline's, or raises when it is another's. Returns the id that it got at first.
 
         `streams` are what the query reads, in the order in which its plan does.
@@ -80,7 +72,7 @@ class Checkpoint:
             raise self._mismatch(f"the SQL reads {' then '.join(streams)}, and read {order} when it was made")
         return checkpoint_id
 
-    def check(self, pipeline: str, sources: Mapping[str, AnySource]) -> str | None:
+    def check(self, pipeline: str, sources: Mapping[str, Source]) -> str | None:
         """Raises when the checkpoint is another pipeline's. Returns its id; None if it is nobody's yet."""
         wanted = {"pipeline": pipeline, "sources": fingerprint(sources)}
         stored = self.read(_IDENTITY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.pipeline.declaration.spec_values import redacted_url
+from penstock.pipeline.declaration.redaction import redacted_url
 
 
 class Endpoint:

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.core.errors import ClientError, ProtocolError
 from penstock.core.ids import OffsetAndMetadata, TopicPartition
-from penstock.pipeline.declaration.source_spec import TopicSource
+from penstock.pipeline.sources.source import Source
 from penstock.protocol.error_codes import BrokerError
 from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
 
@@ -25,7 +25,7 @@ _TIMEOUT_S: Final = 5.0
 class GroupMirror:
     """`sources` with the client settings of their brokers; each topic is mirrored where it is."""
 
-    def __init__(self, group: str, sources: list[tuple[TopicSource, Mapping[str, str]]]) -> None:
+    def __init__(self, group: str, sources: list[tuple[Source, Mapping[str, str]]]) -> None:
         self._group = group
         self._sources = sources
         self._clients: dict[str, WireClient] = {}

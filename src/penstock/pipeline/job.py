@@ -19,25 +19,23 @@ from weakref import WeakKeyDictionary
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.brokers import Brokers, check_source, source_key
 from penstock.pipeline.checkpoint import Checkpoint, streams_of
-from penstock.pipeline.concealment import concealed, secrets_of
 from penstock.pipeline.declaration.function_reference import FunctionMissing
-from penstock.pipeline.declaration.sink_spec import TopicSink
-from penstock.pipeline.declaration.source_spec import AnySource, TopicSource
+from penstock.pipeline.declaration.redaction import redacted
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed, classify
-from penstock.pipeline.forgotten_batches import require_memory_of_batches
 from penstock.pipeline.group_mirror import GroupMirror
-from penstock.pipeline.locations import checkpoint_of, located, located_source
 from penstock.pipeline.own_spark import conf_of, own_spark
 from penstock.pipeline.progress import BatchProgress
+from penstock.pipeline.rows.bad_rows import OnBadRow
 from penstock.pipeline.rows.dead_letters import joined
 from penstock.pipeline.rows.one_pass import in_one_pass
 from penstock.pipeline.rows.output_mode import output_mode
-from penstock.pipeline.rows.source_rows import OnBadRow, source_rows
-from penstock.pipeline.rows.source_schema import source_schema
 from penstock.pipeline.rows.transform_chain import NotADataFrame, apply_transform
 from penstock.pipeline.run_settings import Event, RunSettings, current_settings
-from penstock.pipeline.sinks.start import SinkStart, prepared
+from penstock.pipeline.sinks.sink_writer import SinkStart
+from penstock.pipeline.sinks.start import prepared
+from penstock.pipeline.sources.source import Source
+from penstock.pipeline.sources.source_reader import SourceRead
 from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark, silence_py4j
 from penstock.pipeline.stop_signals import stopping_on_signals
 from penstock.pipeline.supervisor import Supervisor
@@ -99,32 +97,31 @@ def check_brokers(spec: PipelineSpec, settings: RunSettings) -> None:
     """What can be refused before Spark is started: brokers that do not answer, and topics that are not there."""
     brokers = Brokers(spec, settings.bootstrap_servers, settings.directory)
     for name, source in spec.all_sources.items():
-        if isinstance(source, TopicSource):
-            check_source(name, source, brokers.of_source(source))
+        if source.kafka is not None:
+            check_source(name, source, brokers.of(source.kafka))
 
 
 def read_source(
-    spark: SparkSession, head: PipelineHead, name: str, source: AnySource, settings: RunSettings | None = None
+    spark: SparkSession, head: PipelineHead, name: str, source: Source, settings: RunSettings | None = None
 ) -> DataFrame:
     """The good rows of a source. Its dead letters, if any, are kept for `run_pipeline` of the same session."""
     settings = settings or current_settings() or RunSettings()
-    source = located_source(source, settings.directory)
-    brokers = Brokers(head, settings.bootstrap_servers, settings.directory)
+    source = source.located(settings.directory)
+    checkpoint = Checkpoint(spark, head.checkpoint_location(settings.directory, settings.checkpoint))
+    opened = _opened.setdefault(spark, _Opened())
     kafka: dict[str, str] = {}
-    if isinstance(source, TopicSource):
-        kafka = brokers.of_source(source)
+    if source.kafka is not None:
+        kafka = Brokers(head, settings.bootstrap_servers, settings.directory).of(source.kafka)
         if head.guarantee == "exactly_once":
             kafka.setdefault("isolation.level", "read_committed")
-    checkpoint = Checkpoint(spark, checkpoint_of(head, settings.directory, settings.checkpoint))
-    opened = _opened.setdefault(spark, _Opened())
-    if isinstance(source, TopicSource):
         topic_ids = check_source(name, source, kafka)
         if source.fails_on_data_loss:
             check_topics(checkpoint, source_key(name), topic_ids)
             opened.topic_ids |= topic_ids
     with _refusals_of_spark(source_key(name)):
-        schema = source_schema(spark, checkpoint, name, source, kafka)
-        rows = source_rows(spark, name, source, schema, _on_bad_row(head), kafka)
+        rows = source.reader().rows(
+            SourceRead(spark=spark, name=name, checkpoint=checkpoint, on_bad_row=_on_bad_row(head), kafka=kafka)
+        )
     if rows.bad is not None:
         opened.bad[name] = rows.bad
     if rows.marked is not None:
@@ -138,34 +135,32 @@ def run_pipeline(plan: PipelinePlan, settings: RunSettings | None = None) -> Non
     settings = given or RunSettings(report=_default_report())
     if plan.once:
         settings = replace(settings, once=True)
-    secrets = secrets_of(plan.spec)
+    secrets = plan.spec.secrets()
     report = settings.report
 
-    def report_concealed(event: Event) -> None:
-        report({**event, "reason": concealed(event["reason"], secrets)} if "reason" in event else event)
+    def report_redacted(event: Event) -> None:
+        report({**event, "reason": redacted(event["reason"], secrets)} if "reason" in event else event)
 
     with stopping_on_signals(settings.stop.set):
         try:
-            _run(plan, replace(settings, report=report_concealed))
+            _run(plan, replace(settings, report=report_redacted))
         except PipelineFailed as failure:
             condition = failure.entry.condition
-            raise PipelineFailed(concealed(str(failure), secrets), failure.exit_code, condition) from None
+            raise PipelineFailed(redacted(str(failure), secrets), failure.exit_code, condition) from None
 
 
 def _run(plan: PipelinePlan, settings: RunSettings) -> None:
     begun = time.monotonic()
-    spec = located(plan.spec, settings.directory)
+    spec = plan.spec.located(settings.directory)
     spark = plan.session if plan.session is not None else open_session(spec, settings)
     run = uuid.uuid4().hex
     brokers = Brokers(spec, settings.bootstrap_servers, settings.directory)
-    checkpoint = Checkpoint(spark, checkpoint_of(spec, settings.directory, settings.checkpoint))
+    checkpoint = Checkpoint(spark, spec.checkpoint_location(settings.directory, settings.checkpoint))
     checkpoint.check(spec.name, spec.all_sources)
     rows, mode, passes = _result(plan, spec, spark, settings)
     # Not before the sources were found: a start that fails has not made the checkpoint anybody's.
     checkpoint_id = checkpoint.claim(spec.name, spec.all_sources, streams_of(rows))
     keep_topics(checkpoint, _opened.get(spark, _Opened()).topic_ids)
-    if isinstance(spec.sink, TopicSink):
-        require_memory_of_batches(spec, spec.sink, brokers.of_sink(spec.sink), checkpoint)
     with contextlib.ExitStack() as resources:
         with _refusals_of_spark("sink"):
             start = prepared(
@@ -238,9 +233,8 @@ def _on_bad_row(head: PipelineHead) -> OnBadRow:
     return "dead_letters" if not isinstance(head.on_error, str) else head.on_error
 
 
-def _topics(spec: PipelineSpec, brokers: Brokers) -> list[tuple[TopicSource, Mapping[str, str]]]:
-    topics = [source for source in spec.all_sources.values() if isinstance(source, TopicSource)]
-    return [(source, brokers.of_source(source)) for source in topics]
+def _topics(spec: PipelineSpec, brokers: Brokers) -> list[tuple[Source, Mapping[str, str]]]:
+    return [(source, brokers.of(source.kafka)) for source in spec.all_sources.values() if source.kafka is not None]
 
 
 def _mirrored(mirror: GroupMirror) -> Any:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.declaration.sink_spec import TableSink
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.spark.java import JavaMissingError
@@ -44,7 +43,7 @@ def _settings(head: PipelineHead, master: str | None) -> SparkSettings:
     settings = SparkSettings(name=head.name, master=master, log_level="OFF", driver_memory=memory, conf=conf)
     if not isinstance(head, PipelineSpec):
         return settings  # of a program, whose code may do anything
-    return replace(settings, functions=head.calls_functions, tables=isinstance(head.sink, TableSink))
+    return replace(settings, functions=head.calls_functions, tables=head.sink.uses_databases)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.core.ids import TopicPartition
+from penstock.pipeline.rows.bad_rows import DROPPED_METRIC_PREFIX
 from penstock.pipeline.rows.dead_letters import METRIC as DEAD_LETTER_METRIC
-from penstock.pipeline.rows.source_rows import DROPPED_METRIC_PREFIX
 from penstock.pipeline.topics.errors import TopicSourceError
 from penstock.pipeline.topics.offsets import Offsets, by_topic, decode, lag
 

@@ -13,8 +13,8 @@ from penstock.core.error_table import ERRORS, Retry
 from penstock.core.errors import BrokerUnreachable, PenstockError, UnknownTopic
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed, classify, classify_text
-from penstock.pipeline.sinks.errors import DatabaseUnavailable, TableRefused
-from penstock.pipeline.sinks.errors import Fenced as TableFenced
+from penstock.pipeline.sinks.table.errors import DatabaseUnavailable, TableRefused
+from penstock.pipeline.sinks.table.errors import Fenced as TableFenced
 from penstock.pipeline.topics.errors import (
     BatchInterrupted,
     BatchNotBegun,

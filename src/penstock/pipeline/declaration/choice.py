@@ -6,11 +6,11 @@ Tags contain spaces: they are in the places that pydantic reports, and a key of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Annotated, Any, Final, Union
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Discriminator, Tag
 
 # Every model that is reached by a tag; `spec_errors.py` finds the keys there through it.
 MODEL_OF_TAG: Final[dict[str, type[BaseModel]]] = {}
@@ -39,3 +39,17 @@ def choose_by_key(kinds: Mapping[str, tuple[str, type[BaseModel]]]) -> Callable[
         return next((kinds[key][0] for key in resembled if key is not None), None)
 
     return choose
+
+
+def union_by_key(role: str, kinds: Mapping[str, type[BaseModel]], spellings: Sequence[str]) -> Any:
+    """The type of a field that holds one of `kinds`, by the keys that announce them.
+
+    `role` is what they are in a pipeline (sink, source); `spellings` are what a message says was expected.
+    """
+    tags: dict[type[BaseModel], str] = {}
+    for key, kind in kinds.items():
+        tags.setdefault(kind, f"{role} by {key}")
+    choose = choose_by_key({key: (tags[kind], kind) for key, kind in kinds.items()})
+    union: Any = Union[tuple(Annotated[kind, Tag(tag)] for kind, tag in tags.items())]  # noqa: UP007 (made at run time)
+    expected = f"expected {', '.join(spellings[:-1])} or {spellings[-1]}"
+    return Annotated[union, Discriminator(choose, custom_error_type="choice", custom_error_message=expected)]

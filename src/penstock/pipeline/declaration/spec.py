@@ -9,15 +9,16 @@ Invariant: a PipelineSpec never changes, and its repr shows no password.
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from penstock.core.addresses import DEFAULT_DATA_DIR
 from penstock.core.guarantee import Guarantee
 from penstock.pipeline.declaration.choice import choose_by_key, nearest
-from penstock.pipeline.declaration.sink_spec import FunctionSink, Sink, TopicSink
-from penstock.pipeline.declaration.source_spec import AnySource, Source, TableSource, TopicSource
+from penstock.pipeline.declaration.locations import absolute_path
+from penstock.pipeline.declaration.redaction import secrets_in_options
 from penstock.pipeline.declaration.spec_values import (
     Duration,
     Expression,
@@ -30,6 +31,10 @@ from penstock.pipeline.declaration.spec_values import (
     refused,
 )
 from penstock.pipeline.declaration.transform_spec import PythonStep, Transform
+from penstock.pipeline.declaration.verdicts import KeyPath
+from penstock.pipeline.sinks.kinds import DeclaredSink
+from penstock.pipeline.sources.kinds import DeclaredSource
+from penstock.pipeline.sources.source import Source
 
 SOLE_SOURCE: Final = "source"
 
@@ -127,12 +132,17 @@ class PipelineHead(Settings):
     def dead_letter_topic(self) -> str | None:
         return self.on_error.dead_letters if isinstance(self.on_error, DeadLetters) else None
 
+    def checkpoint_location(self, directory: Path, given: str | None) -> str:
+        """The checkpoint's absolute path. `given` is the command's, which wins over the pipeline's own."""
+        chosen = given or self.checkpoint or str(DEFAULT_DATA_DIR / "checkpoints" / self.name)
+        return absolute_path(chosen, directory)
+
 
 class PipelineSpec(PipelineHead):
     """From sources through a transform to a sink, with a delivery guarantee."""
 
-    source: Source | None = Field(default=None, description="The one source; SQL calls it `source`.")
-    sources: dict[SqlName, Source] | None = Field(
+    source: DeclaredSource | None = Field(default=None, description="The one source; SQL calls it `source`.")
+    sources: dict[SqlName, DeclaredSource] | None = Field(
         default=None, min_length=1, description="Several sources, by the names that SQL calls them."
     )
     transform: Transform = Field(
@@ -146,7 +156,7 @@ class PipelineSpec(PipelineHead):
         " its own.",
         examples=[{"positive amount": "amount > 0"}],
     )
-    sink: Sink = Field(description="Where the rows go.")
+    sink: DeclaredSink = Field(description="Where the rows go.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -154,7 +164,7 @@ class PipelineSpec(PipelineHead):
             raise refused("sources" if self.source is not None else "source", "give either source or sources")
         if self.expect:
             self._check_expect()
-        if all(source.static for source in self.all_sources.values()):
+        if all(source.is_static for source in self.all_sources.values()):
             raise refused(
                 self._source_key(), "nothing here goes on arriving: a pipeline needs a topic or files to read"
             )
@@ -165,9 +175,9 @@ class PipelineSpec(PipelineHead):
     def _check_expect(self) -> None:
         if self.sources is not None:
             raise refused("expect", "with several sources, each has its own: sources.NAME.expect")
-        if isinstance(self.source, TableSource):
+        if self.source is not None and not self.source.checks_rows:
             raise refused("expect", "a table is not checked row by row; remove it")
-        if self.source is not None and self.source.expect:
+        if self.source is not None and self.source.expectations:
             raise refused("expect", "is given here and in source; once is enough")
 
     def _check_steps(self) -> None:
@@ -185,42 +195,51 @@ class PipelineSpec(PipelineHead):
             known.append(name)
 
     def _check_loops(self) -> None:
-        read = [source for source in self.all_sources.values() if isinstance(source, TopicSource)]
-        written = {"sink.topic": self.sink.topic} if isinstance(self.sink, TopicSink) else {}
+        written = dict(self.sink.topics())
         if isinstance(self.on_error, DeadLetters):
             if self.on_error.dead_letters in written.values():
                 raise refused("on_error.dead_letters", "is the topic of the sink; bad rows need one of their own")
             written["on_error.dead_letters"] = self.on_error.dead_letters
         for key, topic in written.items():
-            if any(_reads(source, topic) for source in read):
+            if any(source.reads(topic) for source in self.all_sources.values()):
                 raise refused(key, f"the pipeline reads {topic!r} and would feed itself for ever; name another topic")
 
     def _source_key(self) -> str:
         return "source" if self.sources is None else "sources"
 
+    def source_path(self, name: str) -> KeyPath:
+        """Where the source of that name stands."""
+        return (SOLE_SOURCE,) if self.sources is None and name == SOLE_SOURCE else ("sources", name)
+
     @property
-    def all_sources(self) -> dict[str, AnySource]:
+    def all_sources(self) -> dict[str, Source]:
         """The sources by their names in SQL, each with its own expectations."""
         if self.sources is not None:
             return dict(self.sources)
         assert self.source is not None  # _check has seen to it
-        if self.expect and not isinstance(self.source, TableSource):
-            return {SOLE_SOURCE: self.source.model_copy(update={"expect": self.expect})}
-        return {SOLE_SOURCE: self.source}
+        return {SOLE_SOURCE: self.source.with_expectations(self.expect) if self.expect else self.source}
 
     @property
     def calls_functions(self) -> bool:
-        """Whether code of the author's runs in it, beside SQL."""
-        return isinstance(self.sink, FunctionSink) or any(isinstance(step, PythonStep) for step in self.transform)
+        """Whether the author's own Python code runs in it, beside SQL."""
+        return self.sink.calls_functions or any(isinstance(step, PythonStep) for step in self.transform)
+
+    def secrets(self) -> frozenset[str]:
+        """Values that no message may show."""
+        of_sources = (source.secrets() for source in self.all_sources.values())
+        return frozenset(secrets_in_options(self.spark)).union(*of_sources, self.sink.secrets())
+
+    def located(self, directory: Path) -> Self:
+        """The same pipeline with relative locations made absolute."""
+        changes: dict[str, object] = {"sink": self.sink.located(directory)}
+        if self.source is not None:
+            changes["source"] = self.source.located(directory)
+        if self.sources is not None:
+            changes["sources"] = {name: source.located(directory) for name, source in self.sources.items()}
+        return self.model_copy(update=changes)
 
     def step_name(self, index: int) -> str:
         return self.transform[index].name or f"step_{index + 1}"
-
-
-def _reads(source: TopicSource, topic: str) -> bool:
-    if source.topic_pattern is not None:
-        return re.fullmatch(source.topic_pattern, topic) is not None
-    return topic in (source.topic or ())
 
 
 def _no_such_rows(name: str, known: list[str]) -> str:

@@ -19,8 +19,8 @@ from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.declaration.choice import MODEL_OF_TAG, nearest
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.declaration.spec_values import REFUSED
+from penstock.pipeline.declaration.verdicts import KeyPath
 
-KeyPath = tuple[str | int, ...]
 _SECRET_KEYS: Final = frozenset({"options", "url"})
 _VALUE_LENGTH_MAX: Final = 60
 _EXPECTED: Final = {

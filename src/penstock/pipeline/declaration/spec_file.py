@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from penstock.pipeline.declaration.guarantee import refusals
 from penstock.pipeline.declaration.spec import PipelineSpec
-from penstock.pipeline.declaration.spec_errors import InvalidPipeline, KeyPath, Problem, explain, key_text, may_be_shown
+from penstock.pipeline.declaration.spec_errors import InvalidPipeline, Problem, explain, key_text, may_be_shown
+from penstock.pipeline.declaration.verdicts import KeyPath
 from penstock.pipeline.declaration.yaml_document import YamlDocument, YamlMistake, read_yaml
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -124,18 +124,6 @@ def _database_url(value: str) -> str:
 def one_or_several(value: Any) -> Any:
     """A single word where a list may stand is a list of one."""
     return [value] if isinstance(value, str) else value
-
-
-def redacted_url(url: str) -> str:
-    """The URL as it may be shown: without its password."""
-    parts = urlsplit(url)
-    if parts.password is None and "password" not in parts.query:
-        return url
-    user = parts.username or ""
-    host = parts.netloc.rpartition("@")[2]
-    query = re.sub(r"(?i)([^&]*password[^&=]*=)[^&]*", r"\1***", parts.query)
-    netloc = f"{user}:***@{host}" if parts.password is not None else parts.netloc
-    return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
 Scalar = Annotated[Any, AfterValidator(_scalar), WithJsonSchema({"type": ["string", "boolean", "number"]})]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from penstock.pipeline.declaration.spec_errors import KeyPath
+from penstock.pipeline.declaration.verdicts import KeyPath
 
 # An alias may be repeated, and aliases of aliases grow without bound; no pipeline comes near this.
 VALUES_MAX: Final = 100_000

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipeline.declaration.spec import PipelineSpec
-from penstock.pipeline.declaration.spec_errors import KeyPath, Problem, key_text
+from penstock.pipeline.declaration.spec_errors import Problem, key_text
 from penstock.pipeline.declaration.spec_file import FileOrigin
+from penstock.pipeline.declaration.verdicts import KeyPath
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.declaration.source_spec import AnySource, TableSource
+from penstock.pipeline.sources.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def with_event_time(frame: DataFrame, source: AnySource) -> DataFrame:
-    """The source's watermark and deduplication, as its keys say."""
-    if isinstance(source, TableSource):
-        return frame
-    if source.watermark is not None and source.timestamp is not None:
-        frame = frame.withWatermark(source.timestamp, source.watermark)
-    if source.dedupe is not None:
-        keys = list(source.dedupe)
-        frame = frame.dropDuplicatesWithinWatermark(keys) if source.watermark else frame.dropDuplicates(keys)
+def with_event_time(frame: DataFrame, source: Source) -> DataFrame:
+    time = source.event_time
+    if time.watermark is not None and time.column is not None:
+        frame = frame.withWatermark(time.column, time.watermark)
+    if time.dedupe:
+        keys = list(time.dedupe)
+        frame = frame.dropDuplicatesWithinWatermark(keys) if time.watermark else frame.dropDuplicates(keys)
     return frame

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.pipeline.declaration.sink_spec import ConsoleSink, TableSink
 from penstock.pipeline.declaration.spec import PipelineSpec
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def output_mode(spec: PipelineSpec, result: DataFrame) -> str:
     if spec.output_mode is not None:
         _require(spec.output_mode, result)
         return spec.output_mode
-    if _replaces_rows(spec):
+    if spec.sink.replaces_rows:
         from pyspark.errors import AnalysisException
 
         try:
@@ -36,10 +35,6 @@ def output_mode(spec: PipelineSpec, result: DataFrame) -> str:
             return "append"
     _require("append", result)
     return "append"
-
-
-def _replaces_rows(spec: PipelineSpec) -> bool:
-    return isinstance(spec.sink, ConsoleSink) or (isinstance(spec.sink, TableSink) and spec.sink.mode == "upsert")
 
 
 def _require(mode: str, result: DataFrame) -> None:

@@ -1,1 +1,1 @@
-"""Where the rows of a pipeline go, other than topics: one sink per family of files."""
+"""Where the rows of a pipeline go: a package for each kind, one table (`kinds.py`)."""

@@ -56,7 +56,7 @@ PURPOSES: Final = {
         "adbc_driver_postgresql.dbapi",
         "adbc_driver_sqlite.dbapi",
         "psycopg",
-        "penstock.pipeline.sinks.table_writer",
+        "penstock.pipeline.sinks.table.data_source",
     ),
 }
 

@@ -7,9 +7,10 @@ from typing import Any, get_args
 import pytest
 
 from penstock.core.guarantee import Guarantee
-from penstock.pipeline.declaration.guarantee import Kept, Refused, refusals, verdict
-from penstock.pipeline.declaration.sink_spec import AnySink
+from penstock.pipeline.declaration.guarantee import refusals
 from penstock.pipeline.declaration.spec import PipelineSpec
+from penstock.pipeline.declaration.verdicts import Kept, Refused
+from penstock.pipeline.sinks.kinds import SINKS as KINDS
 
 SINKS: dict[str, dict[str, Any]] = {
     "topic": {"topic": "b"},
@@ -34,14 +35,14 @@ def told(**keys: Any) -> list[str]:
 @pytest.mark.parametrize("guarantee", get_args(Guarantee))
 @pytest.mark.parametrize("name", SINKS)
 def test_every_sink_keeps_or_refuses_every_guarantee(name: str, guarantee: Guarantee) -> None:
-    found = verdict(spec(sink=SINKS[name]).sink, guarantee)
+    found = spec(sink=SINKS[name]).sink.verdict(guarantee)
     refused = (name, guarantee) in REFUSED
     assert isinstance(found, Refused if refused else Kept)
     assert told(sink=SINKS[name], guarantee=guarantee) == (["guarantee"] if refused else [])
 
 
 def test_the_table_knows_every_sink() -> None:
-    assert {type(spec(sink=sink).sink) for sink in SINKS.values()} == set(get_args(AnySink))
+    assert {type(spec(sink=sink).sink) for sink in SINKS.values()} == set(KINDS)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from penstock.pipeline.declaration.sink_spec import TableSink
-from penstock.pipeline.declaration.source_spec import TopicSource
+from penstock.pipeline.declaration.redaction import redacted_url
 from penstock.pipeline.declaration.spec import PipelineSpec
-from penstock.pipeline.declaration.spec_values import redacted_url
 from penstock.pipeline.declaration.transform_spec import PythonStep, SqlStep
+from penstock.pipeline.sinks.table.declaration import TableSink
+from penstock.pipeline.sources.topic.declaration import TopicSource
 
 
 def spec(**keys: Any) -> PipelineSpec:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.declaration.sink_spec import TableSink
 from penstock.pipeline.declaration.spec_errors import InvalidPipeline
 from penstock.pipeline.declaration.spec_file import load_pipeline, parse_pipeline
+from penstock.pipeline.sinks.table.declaration import TableSink
 
 GOOD = """\
 name: revenue

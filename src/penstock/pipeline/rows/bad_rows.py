@@ -1,0 +1,99 @@
+"""Bad rows: rows that do not parse or break an expectation, told apart from good ones.
+
+Owns the columns that tag a row with why it is bad, and what `on_error` makes of bad rows:
+
+- stop: a filter that raises. It does not commute with the author's own filters, so no bad row slips past it.
+- drop: a filter, and a metric that counts what it drops.
+- dead letters: a filter, and a second DataFrame of the same source with the bad rows.
+
+It must never know which kind of source the rows come from, nor sinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from penstock.core.error_table import BAD_ROW
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.failure import PipelineFailed
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER_TYPE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+OnBadRow = Literal["stop", "drop", "dead_letters"]
+
+DROPPED_METRIC_PREFIX: Final = "penstock_dropped_"
+# Columns beside those of the data.
+ROW: Final = "__row"
+REASON: Final = "__reason"
+STAGE: Final = "__stage"
+POSITION: Final = "__position"
+LETTER_KEY: Final = "__key"
+LETTER_VALUE: Final = "__value"
+TAGS: Final = (REASON, STAGE, POSITION, LETTER_KEY, LETTER_VALUE)
+
+
+def with_reason(tagged: DataFrame, expectations: Mapping[str, str], parse_reason: Column | None) -> DataFrame:
+    """Adds why a row is bad, NULL for a good one, and the stage that found it so. A NULL condition is broken."""
+    from pyspark.sql import functions as f
+
+    broken: Column | None = None
+    for rule, condition in expectations.items():
+        _require_certainty(tagged, rule, condition)
+        unmet = ~f.coalesce(f.expr(condition), f.lit(False))
+        reason = f.lit(f"breaks expect '{rule}': {condition}")
+        broken = f.when(unmet, reason) if broken is None else broken.when(unmet, reason)
+    nothing = f.lit(None).cast("string")
+    if parse_reason is None:
+        parse_reason = nothing
+    parse_failure = tagged.withColumn("__parse", parse_reason)
+    expectation = nothing if broken is None else f.when(f.col("__parse").isNull(), broken)
+    return parse_failure.withColumn(REASON, f.coalesce("__parse", expectation)).withColumn(
+        STAGE, f.when(f.col("__parse").isNotNull(), f.lit("parse")).otherwise(f.lit("expect"))
+    )
+
+
+def _require_certainty(tagged: DataFrame, rule: str, condition: str) -> None:
+    """Good rows and dead letters may be made by two readings, which have to agree on every row."""
+    projection: Any = tagged.selectExpr(condition)._jdf.queryExecution().analyzed()
+    if not projection.projectList().apply(0).deterministic():
+        raise PipelineFailed(
+            f"expect '{rule}': a condition must say the same of a row whenever it is asked; take out what is random",
+            ExitCode.INVALID_SQL,
+        )
+
+
+def without_bad(tagged: DataFrame, name: str, on_bad_row: OnBadRow) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    is_good = f.col(REASON).isNull()
+    if on_bad_row == "drop":
+        return tagged.observe(DROPPED_METRIC_PREFIX + name, f.count_if(~is_good).alias("rows")).where(is_good)
+    # The marker of an error, as `core.errors.marker` writes it.
+    position = [f.col(f"{POSITION}.{name}").alias(name) for name in ("topic", "partition", "offset")]
+    fields = f.struct(f.col(REASON).alias("message"), f.col(STAGE).alias("stage"), *position)
+    complaint = f.raise_error(f.concat(f.lit(f"[{BAD_ROW}] "), f.to_json(fields))).cast("boolean")
+    # spark_partition_id makes the condition one that Spark does not combine with those of the author.
+    return tagged.where((f.spark_partition_id() >= 0) & f.when(is_good, True).otherwise(complaint))
+
+
+def dead_letter() -> Column:
+    """The row as a dead letter; NULL for a good row."""
+    from pyspark.sql import functions as f
+
+    letter = f.struct(
+        f.col(LETTER_KEY).alias("key"),
+        f.col(LETTER_VALUE).alias("value"),
+        f.col(REASON).alias("reason"),
+        f.col(STAGE).alias("stage"),
+        f.col(f"{POSITION}.topic").alias("topic"),
+        f.col(f"{POSITION}.partition").alias("partition"),
+        f.col(f"{POSITION}.offset").alias("offset"),
+    )
+    return f.when(f.col(REASON).isNotNull(), letter.cast(DEAD_LETTER_TYPE))
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

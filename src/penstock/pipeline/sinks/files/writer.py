@@ -1,0 +1,102 @@
+"""The file sink at run time: rows become files of a directory.
+
+With exactly_once, Spark's own file sink: a file counts when the directory's `_spark_metadata` lists it, and a batch
+that is listed is not written again. It recognises batches by their number alone, and would silently skip those of a
+pipeline that begins anew in a directory that has been written before. So the directory is marked with the checkpoint
+that it belongs to, and another one is refused.
+
+With the other guarantees, plain files that are moved into place when the batch's job is done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.checkpoint import Checkpoint
+from penstock.pipeline.failure import PipelineFailed
+from penstock.pipeline.sinks.batch_sink import BatchFunction, BatchSinkWriter
+from penstock.pipeline.sinks.files.declaration import FileSink
+from penstock.pipeline.sinks.sink_writer import SinkCheck, SinkStart
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MANIFEST: Final = "_spark_metadata"
+# Names that begin with an underscore are invisible to Spark's readers.
+_MARKER: Final = "_penstock"
+_FORMAT_CLASSES: Final = {
+    "parquet": "parquet.ParquetFileFormat",
+    "json": "json.JsonFileFormat",
+    "csv": "csv.CSVFileFormat",
+}
+
+
+class FileSinkWriter(BatchSinkWriter):
+    def __init__(self, sink: FileSink) -> None:
+        self._sink = sink
+
+    def batch_writer(self, start: SinkStart) -> BatchFunction:
+        """Checks that the directory is, or may become, this pipeline's. Raises PipelineFailed if not."""
+        sink, guarantee = self._sink, start.spec.guarantee
+        spark = start.rows.sparkSession
+        directory = Checkpoint(spark, sink.files)
+        has_manifest = directory.exists(_MANIFEST)
+        if guarantee != "exactly_once":
+            if has_manifest:
+                raise PipelineFailed(
+                    f"{sink.files} was written with exactly_once, and its list of files ({_MANIFEST}) would hide what"
+                    f" is added with {guarantee}; write to another directory",
+                    ExitCode.SINK_REFUSED,
+                )
+            return _plain_writer(sink)
+        marked = directory.read_file(_MARKER)
+        if marked is None and not has_manifest:
+            directory.write_file(_MARKER, {"pipeline": start.spec.name, "checkpoint": start.checkpoint_id})
+        elif marked is None or marked.get("checkpoint") != start.checkpoint_id:
+            owner = f"by the pipeline '{marked.get('pipeline')}' " if marked else ""
+            raise PipelineFailed(
+                f"{sink.files} was written {owner}with another checkpoint, and batches of this one would be taken for"
+                " its batches; write to another directory, or go on with that checkpoint",
+                ExitCode.SINK_REFUSED,
+            )
+        start.checkpoint.require_planned(directory.last_number(_MANIFEST), None, f"directory {sink.files}")
+        return _listed_writer(spark, sink)
+
+    def check_result(self, check: SinkCheck, result: DataFrame) -> None:
+        check.require_columns(("sink", "partition_by"), result, self._sink.partition_by or ())
+
+
+def _plain_writer(sink: FileSink) -> BatchFunction:
+    options = _options(sink)
+
+    def write(rows: DataFrame, _batch_id: int) -> None:
+        writer = rows.write.mode("append").format(sink.format).options(**options)
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+        writer.save(sink.files)
+
+    return write
+
+
+def _listed_writer(spark: SparkSession, sink: FileSink) -> BatchFunction:
+    jvm: Any = spark._jvm
+    file_format: Any = jvm.org.apache.spark.sql.execution.datasources
+    for part in _FORMAT_CLASSES[sink.format].split("."):
+        file_format = getattr(file_format, part)
+    file_sink = jvm.org.apache.spark.sql.execution.streaming.sinks.FileStreamSink(
+        spark._jsparkSession,
+        sink.files,
+        file_format(),
+        jvm.PythonUtils.toSeq(list(sink.partition_by or ())),
+        jvm.PythonUtils.toScalaMap({**_options(sink), "path": sink.files}),
+    )
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        file_sink.addBatch(batch_id, rows._jdf)
+
+    return write
+
+
+def _options(sink: FileSink) -> dict[str, str]:
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in sink.options.items()}

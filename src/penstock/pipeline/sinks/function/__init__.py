@@ -1,0 +1,1 @@
+"""The sink that calls a Python function."""

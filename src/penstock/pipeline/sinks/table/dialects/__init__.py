@@ -1,0 +1,1 @@
+"""Databases that tables can be in."""

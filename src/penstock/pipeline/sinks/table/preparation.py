@@ -1,0 +1,86 @@
+"""What happens to a table before the first row: it is created or checked, and this run of the pipeline claims it.
+
+In the driver. Owns the order: nothing is created for a table that is refused, and nothing is claimed before it is known
+to fit, so that a start that fails leaves a running pipeline alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.pipeline.sinks.table import outbox
+from penstock.pipeline.sinks.table.column_types import Column, columns_of, has_dead_letters
+from penstock.pipeline.sinks.table.connections import in_driver
+from penstock.pipeline.sinks.table.dialects.postgres.table import PostgresTable
+from penstock.pipeline.sinks.table.dialects.sqlite.table import SqliteTable
+from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied, TableRefused
+from penstock.pipeline.sinks.table.ledger import BatchPlace, Ledger
+from penstock.pipeline.sinks.table.store import TableStore
+from penstock.pipeline.sinks.table.target import TableTarget
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def table_store(target: TableTarget, columns: Sequence[Column]) -> TableStore:
+    return (SqliteTable if target.is_sqlite else PostgresTable)(target, columns)
+
+
+def check(target: TableTarget, schema: StructType) -> None:
+    """Only looks, and says with one line (TableRefused, DatabaseAccessDenied, ...) why the table cannot be written."""
+    store = _store(target, schema)
+    if target.is_sqlite and not os.path.exists(target.sqlite_path):
+        if not os.access(os.path.dirname(target.sqlite_path) or ".", os.W_OK):
+            raise DatabaseAccessDenied(
+                f"SQLite database {target.sqlite_path}: its directory must be there and writable"
+            )
+        return
+    with in_driver(target) as database:
+        if store.table_exists(database):
+            store.check_table(database)
+
+
+def prepare(target: TableTarget, schema: StructType) -> None:
+    """Creates what is missing, or refuses. Once at every start of the query; it takes nothing away from another run."""
+    store = _store(target, schema)
+    with in_driver(target) as database:
+        with database.transaction():
+            database.lock_creation()
+            if store.table_exists(database):
+                store.check_table(database)
+            else:
+                store.create_table(database)
+            store.ledger.create(database)
+            if has_dead_letters(schema) or target.dead_letters is not None:
+                outbox.create(database, store.names, target)
+        if store.ledger.is_ours(database):  # a query of this run has failed; what it staged is of no use any more
+            store.discard_staging(database, None)
+
+
+def claim(target: TableTarget, schema: StructType) -> None:
+    """Once in a run, after `prepare`: from now on an earlier run commits nothing, and its staging is removed."""
+    store = _store(target, schema)
+    with in_driver(target) as database:
+        with database.transaction():
+            store.ledger.claim(database)
+        store.terminate_previous_runs(database)
+        store.discard_staging(database, None)
+
+
+def last_batch(target: TableTarget) -> BatchPlace | None:
+    """The last batch of the pipeline that the table holds, whoever wrote it. After `prepare`."""
+    with in_driver(target) as database:
+        return Ledger(target).last_batch(database)
+
+
+def _store(target: TableTarget, schema: StructType) -> TableStore:
+    columns = columns_of(schema)
+    names = [column.name for column in columns]
+    for name in target.key:
+        if name not in names:
+            raise TableRefused(f"the key's column '{name}' is not among the pipeline's: {', '.join(names)}")
+    if target.mode == "upsert" and not target.key:
+        raise TableRefused("mode upsert replaces rows by key: name the columns, as in key: [id]")
+    return table_store(target, columns)

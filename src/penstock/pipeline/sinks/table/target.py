@@ -1,0 +1,132 @@
+"""Which table a pipeline writes, how, and in whose name: what the driver decides and every process of Spark is told.
+
+Owns the options of the data source that carry it. It must never know a database.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, cast
+from urllib.parse import urlsplit
+
+from penstock.core.guarantee import Guarantee
+from penstock.pipeline.sinks.table.errors import TableRefused
+
+Mode = Literal["append", "upsert"]
+_SQLITE: Final = "sqlite:///"
+_KAFKA: Final = "kafka."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTarget:
+    """`run` names one start of the pipeline; it owns the table's ledger until another run claims it."""
+
+    url: str = field(repr=False)
+    table: str
+    mode: Mode
+    key: tuple[str, ...] = ()
+    pipeline: str
+    run: str
+    guarantee: Guarantee = "exactly_once"
+    checkpoint: str | None = None  # a local directory; the ledger then also shows the source's offsets
+    receiver: str | None = None  # the driver's socket for rows, where tasks can reach it
+    dead_letters: str | None = None  # the topic that rows of the outbox are published to
+    kafka: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # the wire client's settings for that
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith(_SQLITE)
+
+    @property
+    def sqlite_path(self) -> str:
+        return self.url.removeprefix(_SQLITE)
+
+    @property
+    def short_id(self) -> str:
+        """Tells the staging of pipelines apart, in few characters."""
+        return f"{zlib.crc32(self.pipeline.encode()):08x}"
+
+    @property
+    def password(self) -> str | None:
+        return urlsplit(self.url).password
+
+    def with_absolute_path(self, directory: str | os.PathLike[str] = ".") -> TableTarget:
+        """Spark's processes may run in other directories than the driver."""
+        if not self.is_sqlite:
+            return self
+        path = os.path.abspath(os.path.join(directory, self.sqlite_path))
+        return TableTarget.from_options({**self.options(), "url": f"{_SQLITE}{path}"})
+
+    def options(self) -> dict[str, str]:
+        """For `writeStream.format("penstock_table").options(**target.options())`."""
+        told = {
+            "url": self.url,
+            "table": self.table,
+            "mode": self.mode,
+            "key": ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in self.key),
+            "pipeline": self.pipeline,
+            "run": self.run,
+            "guarantee": self.guarantee,
+            **{_KAFKA + name: value for name, value in self.kafka},
+        }
+        if self.checkpoint is not None:
+            told["checkpoint"] = self.checkpoint
+        if self.receiver is not None:
+            told["row_receiver"] = self.receiver
+        if self.dead_letters is not None:
+            told["dead_letters"] = self.dead_letters
+        return told
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> TableTarget:
+        missing = [name for name in ("url", "table", "pipeline", "run") if not options.get(name)]
+        if missing:
+            raise TableRefused(f"option {missing[0]} is missing")
+        mode = _one_of("mode", options.get("mode", "append"), ("append", "upsert"))
+        guarantee = _one_of(
+            "guarantee",
+            options.get("guarantee", "exactly_once"),
+            ("exactly_once", "at_least_once", "at_most_once"),
+        )
+        return cls(
+            url=options["url"],
+            table=options["table"],
+            mode=cast(Mode, mode),
+            key=tuple(_split(options.get("key", ""))),
+            pipeline=options["pipeline"],
+            run=options["run"],
+            guarantee=cast(Guarantee, guarantee),
+            checkpoint=options.get("checkpoint"),
+            receiver=options.get("row_receiver"),
+            dead_letters=options.get("dead_letters"),
+            kafka=tuple(
+                sorted(
+                    (name[len(_KAFKA) :].lower(), value)
+                    for name, value in options.items()
+                    if name.lower().startswith(_KAFKA)
+                )
+            ),
+        )
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise TableRefused(f"option {name}={value}: expected {', '.join(known)}")
+    return value
+
+
+def _split(text: str) -> list[str]:
+    """Names separated by commas; a backslash takes the comma behind it into the name."""
+    names, name, escaped = [], "", False
+    for character in text:
+        if escaped or character not in "\\,":
+            name, escaped = name + character, False
+        elif character == "\\":
+            escaped = True
+        else:
+            names.append(name)
+            name = ""
+    return [*names, name] if text else []

@@ -1,0 +1,67 @@
+"""The topic sink at run time: prepares the topic and writes records through the data source "penstock".
+
+Owns the way from a pipeline's settings to the options of that data source. What keeps the guarantee is in `topics/`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.pipeline.brokers import ensure_topic
+from penstock.pipeline.checkpoint import Checkpoint
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER
+from penstock.pipeline.sinks.micro_batch import stream_writers
+from penstock.pipeline.sinks.sink_writer import SinkCheck, SinkStart, SinkWriter, WriterFactory
+from penstock.pipeline.sinks.topic.declaration import TopicSink
+from penstock.pipeline.sinks.topic.records import topic_records
+from penstock.pipeline.sinks.topic.replay_check import require_known_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class TopicSinkWriter(SinkWriter):
+    def __init__(self, sink: TopicSink) -> None:
+        self._sink = sink
+
+    def prepare(self, start: SinkStart) -> WriterFactory:
+        from penstock.pipeline.topics.transaction import claim_ownership
+        from penstock.pipeline.topics.way_of_writing import ready_to_write
+        from pyspark_penstock import DefaultSource
+
+        spec, sink = start.spec, self._sink
+        kafka = start.brokers.of(sink.kafka)
+        require_known_batches(spec, sink, kafka, start.checkpoint)
+        ensure_topic("sink.topic", sink.topic, kafka)
+        options = {f"kafka.{name}": value for name, value in kafka.items()}
+        options |= {name: str(value) for name, value in sink.options.items() if not name.lower().startswith("kafka.")}
+        options |= {"guarantee": spec.guarantee, "transactionalId": spec.name, "run": start.run}
+        options["batchesTopic" if DEAD_LETTER in start.rows.columns else "topic"] = sink.topic
+        records = topic_records(start.rows, sink, spec.name, spec.dead_letter_topic)
+        ready, options = ready_to_write(records, options, _hand_over_directory(start.checkpoint))
+        if spec.guarantee != "at_least_once":
+            claim_ownership(options)
+        return stream_writers(ready, DefaultSource, options, start.mode)
+
+    def check_result(self, check: SinkCheck, result: DataFrame) -> None:
+        sink = self._sink
+        for key in sink.key or ():
+            check.expression_type(("sink", "key"), result, key)
+        for name, expression in sink.headers.items():
+            check.expression_type(("sink", "headers", name), result, expression)
+        if sink.partition is not None:
+            found = check.expression_type(("sink", "partition"), result, sink.partition)
+            if found not in (None, "int", "bigint", "smallint", "tinyint"):
+                check.problem(("sink", "partition"), f"expected a whole number, got {str(found).upper()}")
+        if sink.format in ("text", "binary"):
+            if sink.value is not None:
+                check.expression_type(("sink", "value"), result, sink.value)
+            elif "value" not in result.columns:
+                message = f"format {sink.format} writes the column 'value', and there is none: name one as sink.value"
+                check.problem(("sink", "format"), message)
+
+
+def _hand_over_directory(checkpoint: Checkpoint) -> Path | None:
+    location = Path(checkpoint.location)
+    return location / "penstock" / "hand_over" if location.is_absolute() else None

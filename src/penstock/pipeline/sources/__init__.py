@@ -1,0 +1,1 @@
+"""Where the rows of a pipeline come from: a package for each kind, one table (`kinds.py`)."""
