@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.appends import AppendGroup
 from penstock.broker.topic_creation import create_topics
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OnCommitted = Callable[[BrokerError | None], None]
-
-_LOAD_SLICE_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,7 @@ class CoordinatorLog:
     def __init__(self, node: Node, topic: CoordinatorTopic) -> None:
         self._node = node
         self._topic = topic
+        self._loading: set[int] = set()
 
     @property
     def topic_name(self) -> str:
@@ -100,7 +99,7 @@ class CoordinatorLog:
 
     def check_producer(self, partition: int, producer: BatchProducer) -> None:
         """INVALID_PRODUCER_EPOCH where the partition has heard of a newer epoch, and will refuse a batch of this."""
-        entry = self._partition(partition).log.producer_state.entries.get(producer.producer_id)
+        entry = self.partition(partition).log.producer_state.entries.get(producer.producer_id)
         if entry is not None and producer.producer_epoch < entry.epoch:
             raise BrokerError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -117,6 +116,7 @@ class CoordinatorLog:
         on_committed: OnCommitted,
     ) -> None:
         """Appends the records as one batch, together with everything else of this turn."""
+        assert partition not in self._loading, "a coordinator appends nothing to a partition that it is still loading"
         node = self._node
         now_ms = node.now_ms()
         batch, header = encode_batch(
@@ -126,7 +126,7 @@ class CoordinatorLog:
             compression=self._topic.compression,
         )
         try:
-            target = self._partition(partition)
+            target = self.partition(partition)
             node.check_in_sync_replicas(target)
             append = target.stage_own(batch, header, now_ms)
         except BrokerError as error:
@@ -141,14 +141,21 @@ class CoordinatorLog:
     def load(self, partition: int) -> Iterator[LoadedRecord]:
         """Every record of the partition, oldest first; those of control batches too. A later value for a key wins.
 
-        A log that cannot be read is COORDINATOR_NOT_AVAILABLE: to skip a damaged stretch would be to forget silently.
+        May be taken in slices: batches that others append meanwhile, such as transaction markers, are read too. A log
+        that cannot be read is COORDINATOR_NOT_AVAILABLE: to skip a damaged stretch would be to forget silently.
         """
-        self._node.appends.write()
-        log = self._partition(partition).log
+        log = self.partition(partition).log
         offset = log.log_start_offset
+        self._loading.add(partition)
         try:
-            while offset < log.log_end_offset:
-                content = memoryview(log.read(offset, _LOAD_SLICE_BYTES, log.log_end_offset).read())
+            while True:
+                # What others have staged for this partition must be in its file before the end of the log is looked at.
+                self._node.appends.write()
+                if offset >= log.log_end_offset:
+                    return
+                content = memoryview(
+                    log.read(offset, limits.COORDINATOR_LOAD_BYTES_PER_TURN, log.log_end_offset).read()
+                )
                 if not content:
                     break
                 for header, batch in _whole_batches(content):
@@ -158,12 +165,13 @@ class CoordinatorLog:
                         yield LoadedRecord(record.offset, header, record.timestamp, record.key, record.value)
                     offset = header.end_offset
         except (BrokerError, ProtocolError, OSError) as error:
-            logger.error("%s-%d cannot be loaded: %s", self._topic.name, partition, error)
             raise BrokerError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name}-{partition} cannot be loaded: {error}"
             ) from error
+        finally:
+            self._loading.discard(partition)
 
-    def _partition(self, index: int) -> Partition:
+    def partition(self, index: int) -> Partition:
         return self._node.topics.partition(self._topic.name, index)
 
 

@@ -173,10 +173,8 @@ class Offsets:
             value.topic_id,
             value.expire_timestamp,
         )
-        if producer_id is None:
-            self.commit(key.group, partition, committed)
-        else:
-            self.commit_in_transaction(producer_id, key.group, partition, committed)
+        groups = self._by_group if producer_id is None else self._open.setdefault(producer_id, {})
+        self._put(groups.setdefault(key.group, {}), partition, committed)
 
     def _put(self, table: _GroupOffsets, partition: TopicPartition, committed: CommittedOffset) -> None:
         table[partition] = _Commit(self._next_sequence, committed)

@@ -41,5 +41,10 @@ FETCH_SESSION_EVICTION_MS: Final = 120_000
 # Groups and transactional ids whose partition is remembered: every heartbeat asks for it, and hashing walks the name.
 COORDINATOR_KEYS_REMEMBERED_MAX: Final = 4096
 
+# What coordinators load of their topics in one turn of the event loop: a few milliseconds, between which every other
+# client is served. A partition that fits is loaded within the request that first needs it.
+COORDINATOR_LOAD_RECORDS_PER_TURN: Final = 1000
+COORDINATOR_LOAD_BYTES_PER_TURN: Final = 1024 * 1024
+
 # Threads that sync logs when a broker stops.
 SYNC_THREADS_MAX: Final = 16

@@ -1,7 +1,8 @@
 """The broker's group coordinator: which shard knows a group, when it is loaded, and what time does to groups.
 
 Requests come through `classic`, `consumers` and `offsets`, each in a file of its own; this file holds what they share.
-Shards are loaded when the first request for one of their groups arrives, so that a broker starts in a blink.
+A shard is loaded when the first request for one of its groups arrives, so that a broker starts in a blink; a large one
+is loaded over several turns of the event loop (`coordinator_loading.py`).
 
 Belongs to the event loop. One timer serves the deadlines of all groups, and one the expiry of offsets.
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
 from penstock.broker.coordinator_log import CoordinatorLog, CoordinatorTopic
 from penstock.broker.deadlines import Deadlines
 from penstock.broker.groups.loading import LoadedGroups
@@ -60,7 +62,9 @@ class GroupCoordinator:
                 Compression(config.offsets_topic_compression_codec),
             ),
         )
-        self._shards: dict[int, GroupShard] = {}
+        self._loads: CoordinatorLoads[GroupShard] = CoordinatorLoads(
+            node.loop, self.log.partition, self._load, self._shard_loaded
+        )
         # A clock that the system's time being set cannot move: members would expire that are well and alive.
         self._clock_origin_ms = node.now_ms() - int(node.loop.time() * 1000)
         self._deadlines = Deadlines(node.loop, self.now_ms, self._group_is_due)
@@ -72,6 +76,7 @@ class GroupCoordinator:
 
     def close(self) -> None:
         self._deadlines.close()
+        self._loads.clear()
         if self._cleanup is not None:
             self._cleanup.cancel()
 
@@ -96,56 +101,65 @@ class GroupCoordinator:
     # Shards
 
     def shard(self, group_id: str) -> GroupShard:
-        """For whoever will change the group: the topic is created if need be."""
+        """For a request that changes the group: the topic is created if need be.
+
+        COORDINATOR_LOAD_IN_PROGRESS while the shard is being loaded; another BrokerError if it cannot be.
+        """
         self.log.ensure_topic()
-        return self._loaded(self.log.partition_for(group_id))
+        return self._loads.get(self.log.partition_for(group_id))
 
     def shard_to_read(self, group_id: str) -> GroupShard:
-        """For whoever only looks: where there is no topic yet, there are no groups, and looking makes none."""
+        """As `shard`, for a request that only reads: without the topic there are no groups, and none is made."""
         index = self.log.partition_for(group_id)
         if self.log.topic_name not in self.node.topics:
             return GroupShard(index, self.log, self._shard_failed)
-        return self._loaded(index)
+        return self._loads.get(index)
 
     def all_shards(self) -> list[GroupShard]:
-        """Loads what is not loaded yet; BrokerError if one cannot be."""
+        """Loads what is not loaded yet. BrokerError if one is still being loaded, or cannot be."""
         if self.log.topic_name not in self.node.topics:
             return []
-        return [self._loaded(index) for index in range(len(self.node.topics.topic(self.log.topic_name).partitions))]
+        return self._loads.get_all(range(len(self.node.topics.topic(self.log.topic_name).partitions)))
 
-    def _loaded(self, index: int) -> GroupShard:
-        shard = self._shards.get(index)
-        if shard is None:
-            shard = self._load(index)
-            self._shards[index] = shard
-            for group in shard.groups.values():
-                self.watch(group)
-            # Topics may have been deleted while nobody looked; their successors must not inherit the offsets.
-            shard.append(shard.offsets.delete_where(self._is_gone))
-        return shard
-
-    def _load(self, index: int) -> GroupShard:
+    def _load(self, index: int) -> LoadSteps[GroupShard]:
+        """Replays the log, then makes its groups. Nothing of this is visible before the last step."""
         shard = GroupShard(index, self.log, self._shard_failed)
+        image_version = self.node.image.version
         loaded = LoadedGroups()
-        loaded.replay(self.log.load(index))
+        for record in self.log.load(index):
+            loaded.replay(record)
+            yield len(record.key) + len(record.value or b"")
         shard.offsets = loaded.offsets
-        now_ms = self.now_ms()
         settings = self.classic_settings
         for snapshot in loaded.classic.values():
-            shard.groups[snapshot.group_id] = ClassicGroup.restore(snapshot, settings, _new_uuid, now_ms)
+            shard.groups[snapshot.group_id] = ClassicGroup.restore(snapshot, settings, _new_uuid, self.now_ms())
+            yield 0
         for group_id, changes in loaded.consumer.items():
             shard.groups[group_id] = self.consumers.restore(group_id, list(changes.values()))
+            yield 0
         for group_id in shard.offsets.groups() - shard.groups.keys():
             shard.groups[group_id] = self.new_classic_group(group_id)
+            yield 0
+        if self.node.image.version != image_version:
+            # The groups that were made first know the topics of that time.
+            self.consumers.topics_changed(_consumer_groups([shard]))
+        if any(self._is_gone(*topic) for topic in loaded.topics):
+            # Topics were deleted while the shard was not loaded; their successors must not inherit the offsets.
+            shard.stale_offsets = shard.offsets.delete_where(self._is_gone)
         return shard
+
+    def _shard_loaded(self, index: int, shard: GroupShard) -> None:
+        for group in shard.groups.values():
+            self.watch(group)
+        stale, shard.stale_offsets = shard.stale_offsets, []
+        shard.append(stale)
 
     def _shard_failed(self, shard: GroupShard, failure: BrokerError) -> None:
         """Its memory is forgotten; the members that wait are sent to look for their coordinator again."""
-        # Whoever deletes the topic knows what that does; anything else is trouble with the disk.
+        # Deleting the topic is a decision of an operator; anything else is a failure of the disk.
         level = logging.ERROR if self.log.topic_name in self.node.topics else logging.INFO
         logger.log(level, "%s-%d is given up: %s", self.log.topic_name, shard.index, failure.message)
-        if self._shards.get(shard.index) is shard:
-            del self._shards[shard.index]
+        self._loads.discard(shard.index, shard)
         for group in shard.groups.values():
             self._deadlines.forget(group.group_id)
             if isinstance(group, ClassicGroup):
@@ -203,7 +217,7 @@ class GroupCoordinator:
         self.forget(shard, group)
 
     def _group_is_due(self, group_id: str) -> None:
-        shard = self._shards.get(self.log.partition_for(group_id))
+        shard = self._loads.loaded.get(self.log.partition_for(group_id))
         group = None if shard is None else shard.groups.get(group_id)
         if shard is None or group is None:
             return
@@ -216,20 +230,21 @@ class GroupCoordinator:
 
     def transaction_ended(self, producer_id: int, partition: int, committed: bool) -> None:
         """The marker of the producer's transaction is in this partition of `__consumer_offsets`."""
-        shard = self._shards.get(partition)
+        # A shard that is still being loaded reads the marker from the log.
+        shard = self._loads.loaded.get(partition)
         if shard is not None:
             shard.offsets.end_transaction(producer_id, committed=committed)
 
     def topics_changed(self) -> None:
         """Topics were created, deleted or given partitions. Offsets of topics that are gone go with them."""
         if self.log.topic_name not in self.node.topics:
-            for shard in list(self._shards.values()):
+            for shard in list(self._loads.loaded.values()):
                 shard.give_up(BrokerError(ErrorCode.NOT_COORDINATOR, f"{self.log.topic_name} was deleted."))
+            self._loads.clear()
             return
-        for shard in list(self._shards.values()):
+        for shard in list(self._loads.loaded.values()):
             shard.append(shard.offsets.delete_where(self._is_gone))
-        groups = [group for shard in self._shards.values() for group in shard.groups.values()]
-        self.consumers.topics_changed([group for group in groups if isinstance(group, ConsumerGroup)])
+        self.consumers.topics_changed(_consumer_groups(self._loads.loaded.values()))
 
     def _is_gone(self, topic: str, topic_id: bytes) -> bool:
         image = self.node.image.topics.get(TopicName(topic))
@@ -245,7 +260,7 @@ class GroupCoordinator:
         """Forgets offsets that are too old, and then groups that hold nothing and nobody."""
         now_ms = self.now_ms()
         retention_ms = self.node.config.offsets_retention_minutes * _MINUTE_MS
-        for shard in list(self._shards.values()):
+        for shard in list(self._loads.loaded.values()):
             for group in list(shard.groups.values()):
                 rule = expiry_rule(group)
                 if rule is not None:
@@ -254,6 +269,10 @@ class GroupCoordinator:
                     shard.append(tombstones(group))
                     self.forget(shard, group)
         self._schedule_cleanup()
+
+
+def _consumer_groups(shards: Iterable[GroupShard]) -> list[ConsumerGroup]:
+    return [group for shard in shards for group in shard.groups.values() if isinstance(group, ConsumerGroup)]
 
 
 def _reply_of(effect: Effect) -> GroupReply:

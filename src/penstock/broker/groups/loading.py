@@ -1,12 +1,9 @@
-"""A shard's groups and offsets out of the log: every record in its order, and the markers that ended transactions.
+"""A shard's groups and offsets as the log has them: every record in its order, and the markers that end transactions.
 
-Records of kinds that are not known here (share groups, streams groups) are passed over: they belong to nobody whom
-this broker could serve.
+Records of kinds that this broker does not serve (share groups, streams groups) are passed over.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from penstock.broker.coordinator_log import LoadedRecord
 from penstock.coordinator.classic_messages import GroupSnapshot
@@ -22,21 +19,21 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
 class LoadedGroups:
-    """What the log holds: the last word on every group, and all offsets."""
+    """What the log holds: the last record of every group, and all offsets."""
 
     def __init__(self) -> None:
         self.offsets = Offsets()
         self.classic: dict[str, GroupSnapshot] = {}
         self.consumer: dict[str, dict[bytes, ConsumerGroupChange]] = {}  # the last of each key, by group
+        self.topics: set[tuple[str, bytes]] = set()  # name and id of every topic that an offset was committed for
 
-    def replay(self, records: Iterable[LoadedRecord]) -> None:
-        for record in records:
-            try:
-                self._replay(record)
-            except ProtocolError as error:
-                raise BrokerError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The record at offset {record.offset} cannot be read: {error}"
-                ) from error
+    def replay(self, record: LoadedRecord) -> None:
+        try:
+            self._replay(record)
+        except ProtocolError as error:
+            raise BrokerError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The record at offset {record.offset} cannot be read: {error}"
+            ) from error
 
     def _replay(self, record: LoadedRecord) -> None:
         batch = record.batch
@@ -49,7 +46,10 @@ class LoadedGroups:
         if kind == OFFSET_COMMIT.number:
             value = None if record.value is None else OFFSET_COMMIT.read_value(record.value)
             producer_id = batch.producer_id if batch.is_transactional else None
-            self.offsets.replay(OFFSET_COMMIT.read_key(record.key), value, producer_id)
+            key = OFFSET_COMMIT.read_key(record.key)
+            self.offsets.replay(key, value, producer_id)
+            if value is not None:
+                self.topics.add((key.topic, value.topic_id))
         elif kind == GROUP_METADATA.number:
             self._replay_classic(record)
         elif kind in CONSUMER_GROUP_KINDS:

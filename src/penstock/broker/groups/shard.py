@@ -1,7 +1,7 @@
 """The groups and offsets of one partition of `__consumer_offsets`, and the way of their changes into it.
 
-Memory changes at once, answers wait: whatever is said is said when every change made before it is in the log. If an
-append fails, memory may say what the log does not, so the shard is given up; whoever asks next gets it loaded anew.
+Memory changes at once, answers wait until every change made before them is in the log. If an append fails, memory may
+say what the log does not, so the shard is given up, and the next request has it loaded again.
 
 Invariant: no answer leaves before the records that it rests on are committed.
 Invariant: a shard that was given up answers nothing any more but the error.
@@ -30,6 +30,7 @@ class GroupShard:
         self.index = index
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
+        self.stale_offsets: list[CoordinatorRecord] = []  # tombstones that loading found to be due
         self.failure: BrokerError | None = None
         self._log = log
         self._on_failed = on_failed

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
 from penstock.broker.coordinator_log import CoordinatorLog, CoordinatorTopic
 from penstock.broker.deadlines import Deadlines
 from penstock.broker.transactions.admission import Joining, refusal_for
@@ -74,7 +75,9 @@ class TransactionCoordinator:
             ),
         )
         self._topic_id: bytes | None = None
-        self._shards: dict[int, Transactions] = {}
+        self._loads: CoordinatorLoads[Transactions] = CoordinatorLoads(
+            node.loop, self._log.partition, self._load, self._shard_loaded
+        )
         self._epochs: dict[int, int] = {}  # of this coordinator, for each shard: the leader epoch it was loaded in
         self._finishing: set[str] = set()  # whose markers are being written
         self._waiting: dict[str, list[Callable[[], None]]] = {}  # for a change that is being written
@@ -222,25 +225,32 @@ class TransactionCoordinator:
         return found
 
     def __iter__(self) -> Iterator[Transaction]:
-        """Every transactional id that is known."""
-        for index in self._indexes():
-            yield from self._shard(index)
+        """Every transactional id that is known. BrokerError unless all of them are loaded."""
+        self._check_topic()
+        for shard in self._loads.get_all(self._indexes()):
+            yield from shard
 
     # The log
 
     def resume(self) -> None:
-        """Loads everything and takes up what was left undone: markers that may be missing, and deadlines."""
-        for index in self._indexes():
-            try:
-                shard = self._shard(index)
-            except BrokerError:
-                self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
-                return
+        """Loads everything and takes up what was left undone: markers that may be missing, and deadlines.
+
+        A large log is loaded in the background. What a partition of it left undone is taken up when it is loaded;
+        transactions that no coordinator knows can only be told when all of them are.
+        """
+        self._check_topic()
+        try:
+            self._loads.get_all(self._indexes())
+        except BrokerError:
+            self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
+            return
+        for index, shard in tuple(self._loads.loaded.items()):
             self._finish_all(index, shard)
         end_hanging_transactions(self._node, self)
 
     def close(self) -> None:
         self._deadlines.close()
+        self._loads.clear()
 
     def _indexes(self) -> range:
         topics = self._node.topics
@@ -251,34 +261,39 @@ class TransactionCoordinator:
         return index, self._shard(index)
 
     def _shard(self, index: int) -> Transactions:
-        """The transactional ids of a partition of the log, which is read when the first of them is asked for."""
-        topics = self._node.topics
-        if TRANSACTION_STATE_TOPIC not in topics:
-            return Transactions(self._node.store.allocate_producer_id)
-        topic_id = topics.topic(TRANSACTION_STATE_TOPIC).topic_id
-        if topic_id != self._topic_id:
-            # Somebody deleted the topic, and with it everything that was known.
-            self._shards.clear()
-            self._topic_id = topic_id
-        shard = self._shards.get(index)
-        if shard is None:
-            shard = self._shards[index] = self._load(index)
-            self._deadlines.set(str(index), shard.next_deadline_ms())
-            self._finish_all(index, shard)
-        return shard
+        """The transactional ids of a partition of the log, which is loaded when the first of them is asked for.
 
-    def _load(self, index: int) -> Transactions:
+        COORDINATOR_LOAD_IN_PROGRESS while it is being loaded; another BrokerError if it cannot be.
+        """
+        if not self._check_topic():
+            return Transactions(self._node.store.allocate_producer_id)
+        return self._loads.get(index)
+
+    def _check_topic(self) -> bool:
+        """Whether the topic exists. If it was deleted, everything that was known is gone with it."""
+        topics = self._node.topics
+        topic_id = topics.topic(TRANSACTION_STATE_TOPIC).topic_id if TRANSACTION_STATE_TOPIC in topics else None
+        if topic_id != self._topic_id:
+            self._loads.clear()
+            self._topic_id = topic_id
+        return topic_id is not None
+
+    def _load(self, index: int) -> LoadSteps[Transactions]:
         shard = Transactions(self._node.store.allocate_producer_id)
-        self._epochs[index] = self._node.topics.partition(TRANSACTION_STATE_TOPIC, index).leader_epoch
+        self._epochs[index] = self._log.partition(index).leader_epoch
         try:
             for record in self._log.load(index):
                 shard.restore(*transaction_in(record.key, record.value))
+                yield len(record.key) + len(record.value or b"")
         except ProtocolError as error:
-            logger.error("%s-%d cannot be loaded: %s", TRANSACTION_STATE_TOPIC, index, error)
             raise BrokerError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The transaction log is damaged: {error}"
             ) from error
         return shard
+
+    def _shard_loaded(self, index: int, shard: Transactions) -> None:
+        self._deadlines.set(str(index), shard.next_deadline_ms())
+        self._finish_all(index, shard)
 
     def _write(self, index: int, shard: Transactions, change: Change, on_done: OnDone) -> None:
         record = tombstone_of(change.transactional_id) if change.after is None else record_of(change.after)
@@ -287,8 +302,8 @@ class TransactionCoordinator:
     def _written(
         self, index: int, shard: Transactions, change: Change, on_done: OnDone, error: BrokerError | None
     ) -> None:
-        if error is None and self._shards.get(index) is not shard:
-            # Another change of the partition failed, and the log was or will be read anew: what it says counts.
+        if error is None and self._loads.loaded.get(index) is not shard:
+            # Another change of the partition failed, and the log was or will be loaded again: what it says counts.
             error = BrokerError(ErrorCode.NOT_COORDINATOR, "The transaction log is being loaded again.")
         if error is not None:
             self._forget(index, shard)
@@ -306,8 +321,7 @@ class TransactionCoordinator:
 
     def _forget(self, index: int, shard: Transactions) -> None:
         """Memory must not say what the log may lack."""
-        if self._shards.get(index) is shard:
-            del self._shards[index]
+        if self._loads.discard(index, shard):
             self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
 
     def _wake(self, transactional_id: str) -> None:
@@ -340,7 +354,7 @@ class TransactionCoordinator:
         lasting = {place: error for place, error in failures.items() if error.code not in _NEVER_TO_BE_WRITTEN}
         for place, error in failures.items():
             logger.warning("no marker of %s in %s-%d: %s", transaction.transactional_id, *place, error.message)
-        if lasting or self._shards.get(index) is not shard:
+        if lasting or self._loads.loaded.get(index) is not shard:
             # The outcome is decided, and the client may know it; only its readers have to wait.
             self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
             on_done(None)
@@ -355,11 +369,11 @@ class TransactionCoordinator:
             self._expire()
         elif key == _RESUME:
             self.resume()
-        elif int(key) in self._shards:
+        elif int(key) in self._loads.loaded:
             self._abort_overdue(int(key))
 
     def _abort_overdue(self, index: int) -> None:
-        shard = self._shards[index]
+        shard = self._loads.loaded[index]
         for change in shard.tick(self._node.now_ms()):
             logger.info("the transaction of %s ran out of time and is aborted", change.transactional_id)
             self._write(index, shard, change, lambda error: None)
@@ -370,7 +384,7 @@ class TransactionCoordinator:
         self._deadlines.set(_EXPIRY, self._node.now_ms() + interval_ms)
 
     def _expire(self) -> None:
-        for index, shard in tuple(self._shards.items()):
+        for index, shard in tuple(self._loads.loaded.items()):
             for change in shard.expire(self._node.now_ms(), self._node.config.transactional_id_expiration_ms):
                 self._write(index, shard, change, lambda error: None)
         self._expire_later()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from penstock.broker.transactions import coordinator as transaction_coordinator
 from penstock.broker.transactions import markers as transaction_markers
 from penstock.broker.transactions.admission import Joining
 from penstock.coordinator.transaction import ProtocolLevel, TransactionState
+from penstock.core import limits
 from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.log import appender, filesystem
 from penstock.metadata.topics import TRANSACTION_STATE_TOPIC, NewTopic, decide_deletion
@@ -280,3 +282,37 @@ def test_a_topic_of_the_coordinator_that_is_deleted_takes_its_transactions_with_
         assert again.producer_id > producer.producer_id
 
     run(tmp_path, scenario)
+
+
+def test_a_large_transaction_log_is_loaded_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are told to come back, and a decision whose markers are missing is carried out all the same."""
+
+    async def decide(node: Node) -> None:
+        producer = await begin(node)
+        for number in range(8):
+            await outcome(partial(node.transactions.init_producer_id, f"other-{number}", 60_000, None))
+        node.transactions.end("id", producer, True, LEVEL, lambda told: pytest.fail("told before the markers"))
+        node.appends.write()
+
+    async def come_back(node: Node) -> None:
+        with pytest.raises(BrokerError) as raised:
+            node.transactions.find("id")
+        assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with pytest.raises(BrokerError) as raised:
+            list(node.transactions)
+        assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+        def is_loaded() -> bool:
+            try:
+                return len(list(node.transactions)) == 9
+            except BrokerError:
+                return False
+
+        await until(is_loaded)
+        await resumed(node)
+
+    with monkeypatch.context() as crash:
+        crash.setattr(transaction_coordinator, "write_markers", lambda *arguments: None)
+        run(tmp_path, decide)
+    monkeypatch.setattr(limits, "COORDINATOR_LOAD_RECORDS_PER_TURN", 1)
+    run(tmp_path, come_back)

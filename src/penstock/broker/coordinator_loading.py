@@ -1,0 +1,161 @@
+"""Partitions of a coordinator's topic on their way into memory, a bounded slice in each turn of the event loop.
+
+A coordinator asks for the state of a partition. The first request starts to load it; as much as one turn allows is
+loaded at once, so a small partition is there when the call returns. A larger one goes on in later turns, and requests
+are answered COORDINATOR_LOAD_IN_PROGRESS until it is there: clients retry by themselves, and every other client of the
+broker is served between two slices.
+
+Owns: which partitions are loaded, being loaded or failed, and the budget of a turn.
+Must not know: what a coordinator keeps in memory, and what its records mean.
+
+Invariant: all slices of one turn together stay within the limits, however many partitions are asked for.
+Invariant: a state is visible only when its partition is loaded whole, so nothing is appended for it before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from penstock.core import limits
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
+if TYPE_CHECKING:
+    from penstock.broker.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+State = TypeVar("State")
+
+# Yields the bytes of each record as it is replayed, 0 for any other unit of work, and returns the loaded state.
+LoadSteps = Generator[int, None, State]
+
+
+class _Load(Generic[State]):
+    __slots__ = ("partition", "steps")
+
+    def __init__(self, partition: Partition, steps: LoadSteps[State]) -> None:
+        self.partition = partition
+        self.steps = steps
+
+
+class CoordinatorLoads(Generic[State]):
+    """Belongs to the event loop. `begin` makes the steps of a partition's load; `on_loaded` is told when they ended."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        find_partition: Callable[[int], Partition],
+        begin: Callable[[int], LoadSteps[State]],
+        on_loaded: Callable[[int, State], None],
+    ) -> None:
+        self._loop = loop
+        self._find_partition = find_partition
+        self._begin = begin
+        self._on_loaded = on_loaded
+        self._loaded: dict[int, State] = {}
+        self._loads: dict[int, _Load[State]] = {}  # in the order in which they were asked for
+        self._failures: dict[int, BrokerError] = {}  # of loads that failed in a later turn, until somebody asks
+        self._records_left = limits.COORDINATOR_LOAD_RECORDS_PER_TURN
+        self._bytes_left = limits.COORDINATOR_LOAD_BYTES_PER_TURN
+        self._turn: asyncio.Handle | None = None
+
+    @property
+    def loaded(self) -> Mapping[int, State]:
+        return self._loaded
+
+    def get(self, index: int) -> State:
+        """The partition's state. COORDINATOR_LOAD_IN_PROGRESS until it is loaded; the reason if it cannot be."""
+        state = self._loaded.get(index)
+        if state is None:
+            if index not in self._loads:
+                self._start(index)
+            state = self._loaded.get(index)
+            if state is None:
+                raise BrokerError(
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._find_partition(index)} is being loaded."
+                )
+        return state
+
+    def get_all(self, indexes: Iterable[int]) -> list[State]:
+        """The state of each partition, or the first error; all of them are loaded in either case."""
+        states: list[State] = []
+        failure: BrokerError | None = None
+        for index in indexes:
+            try:
+                states.append(self.get(index))
+            except BrokerError as error:
+                failure = failure or error.to_keep()
+        if failure is not None:
+            raise failure
+        return states
+
+    def discard(self, index: int, state: State) -> bool:
+        """Forgets a state that must be loaded again; False where it is not the current one."""
+        if self._loaded.get(index) is not state:
+            return False
+        del self._loaded[index]
+        return True
+
+    def clear(self) -> None:
+        """Forgets everything: the topic is gone, or the broker stops."""
+        for load in self._loads.values():
+            load.steps.close()
+        self._loads.clear()
+        self._loaded.clear()
+        self._failures.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+
+    def _start(self, index: int) -> None:
+        failure = self._failures.pop(index, None)
+        if failure is not None:
+            # Told once; the next request tries again.
+            raise failure
+        self._loads[index] = _Load(self._find_partition(index), self._begin(index))
+        self._schedule_turn()
+        self._load_slice(index)
+
+    def _schedule_turn(self) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn = None
+        self._records_left = limits.COORDINATOR_LOAD_RECORDS_PER_TURN
+        self._bytes_left = limits.COORDINATOR_LOAD_BYTES_PER_TURN
+        for index in tuple(self._loads):
+            if not self._has_budget:
+                break
+            if index in self._loads:
+                try:
+                    self._load_slice(index)
+                except BrokerError as error:
+                    self._failures[index] = error.to_keep()
+        if self._loads:
+            self._schedule_turn()
+
+    @property
+    def _has_budget(self) -> bool:
+        return self._records_left > 0 and self._bytes_left > 0
+
+    def _load_slice(self, index: int) -> None:
+        """Loads until the budget of this turn is used up or the partition is loaded. BrokerError: it cannot be."""
+        load = self._loads[index]
+        try:
+            if load.partition.is_deleted:
+                raise BrokerError(ErrorCode.NOT_COORDINATOR, f"{load.partition} was deleted while it was being loaded.")
+            while self._has_budget:
+                self._bytes_left -= next(load.steps)
+                self._records_left -= 1
+        except StopIteration as end:
+            del self._loads[index]
+            state = self._loaded[index] = end.value
+            self._on_loaded(index, state)
+        except BrokerError as error:
+            del self._loads[index]
+            logger.error("%s cannot be loaded: %s", load.partition, error.message)
+            raise
