@@ -1,4 +1,4 @@
-"""The commands that are parsed by Typer, put together; the composition root of the command line.
+"""The composition root of the command line: assembles the commands that Typer parses.
 
 Owns the translation of Typer's and the client's errors into `CommandError`. Commands import confluent-kafka and Rich
 inside their functions: `penstock --help` needs neither.
@@ -20,30 +20,31 @@ from penstock.core.exit_codes import ExitCode
 _BROKER_CODES: Final = frozenset(
     {ExitCode.BAD_CONFIGURATION, ExitCode.CANNOT_LISTEN, ExitCode.DATA_DIR_IN_USE, ExitCode.DATA_DIR_UNUSABLE}
 )
+_HELP: Final = "A Kafka-compatible broker, tools for any Kafka broker, and pipelines on Spark."
 _EPILOG: Final = (
     examples(
-        "penstock broker                                      a broker on 127.0.0.1:9092",
+        "penstock broker                                      start a broker on 127.0.0.1:9092",
         "penstock topic create orders --partitions 3",
         "seq 100 | penstock produce orders",
         "penstock consume orders --from-beginning -e",
-        "penstock group describe billing                      offsets and lag",
-        "penstock run revenue.yaml                            a pipeline",
+        "penstock group describe billing                      show offsets and lag",
+        "penstock run revenue.yaml                            run a pipeline",
     )
-    + "\n\n\b\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 broker unreachable, 4 no such topic or group,\n"
-    "10-13 the broker could not start, 20-30 a pipeline, 130 interrupted, 141 output closed. More: docs/cli.md."
+    + "\n\n\b\nExit codes: 0 success, 1 failure, 2 wrong usage, 3 broker unreachable, 4 no such topic or group,\n"
+    "10-13 the broker cannot start, 20-30 a pipeline failed, 130 interrupted, 141 output closed; see docs/cli.md."
 )
 
 
 def _build() -> typer.Typer:
-    # Plain help and plain errors: Rich would cost a tenth of a second before the first line is printed.
+    # Plain help and plain errors: importing Rich would take a tenth of a second.
     app = typer.Typer(
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,
-        help="A Kafka-compatible broker, and the tools to use any Kafka broker.",
+        help=_HELP,
         epilog=_EPILOG,
     )
-    # Both parse their own words. main.py takes a shorter way to the broker; this entry makes `penstock --help` list it.
+    # broker and bench parse their own arguments. main.py starts the broker without Typer; this entry is for the help.
     own_parser = {"allow_extra_args": True, "ignore_unknown_options": True}
     app.command("broker", help="Run a broker in the foreground.", add_help_option=False, context_settings=own_parser)(
         _broker
@@ -57,7 +58,7 @@ def _build() -> typer.Typer:
     app.command("up", epilog=up.EPILOG)(up.up)
     app.command(
         "bench",
-        help="Measure this broker beside Apache Kafka on this machine.",
+        help="Measure this machine, with Apache Kafka for comparison.",
         add_help_option=False,
         context_settings=own_parser,
     )(_bench)
@@ -78,19 +79,19 @@ def _bench(context: typer.Context) -> None:
 def _options_before_the_command(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """A Kafka-compatible broker, and the tools to use any Kafka broker."""
+    pass
 
 
 def run_app(words: list[str]) -> int:
-    """Returns the exit code; failures that people can cause are raised as CommandError."""
+    """Returns the exit code; raises CommandError for every failure that a user can cause."""
     from penstock.client.local_broker.process import BrokerProcessError
     from penstock.core.errors import BrokerUnreachable, ClientError, InvalidClientSetting, UnknownGroup, UnknownTopic
 
     command = typer.main.get_command(_build())
-    # SIGTERM leaves a command as ctrl-C does: groups are left, offsets committed, an embedded broker released.
+    # SIGTERM ends a command like ctrl-C: it leaves its group, commits offsets and releases the embedded broker.
     previous = signal.signal(signal.SIGTERM, _on_terminate)
     try:
-        # Not command.main(), which has its own exit codes for an interrupt and a closed output.
+        # Not command.main(): it has other exit codes for an interrupt and a closed output.
         with command.make_context("penstock", words) as context:
             command.invoke(context)
     except typer.Exit as done:
@@ -107,7 +108,7 @@ def run_app(words: list[str]) -> int:
         raise CommandError(str(failure), ExitCode.FAILURE) from failure
     except BrokerProcessError as failure:
         code = ExitCode(failure.exit_code) if failure.exit_code in _BROKER_CODES else ExitCode.FAILURE
-        # The child has already said it in one line; what it was started for adds nothing.
+        # The child's last line on stderr already names the problem.
         reason = failure.printed.rpartition("\n")[2].removeprefix("penstock: ") or str(failure)
         raise CommandError(f"the embedded broker: {reason}", code) from failure
     finally:

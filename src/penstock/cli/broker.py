@@ -1,7 +1,7 @@
-"""`penstock broker`: one broker in the foreground, until ctrl-C or SIGTERM.
+"""`penstock broker`: runs a broker in the foreground until ctrl-C or SIGTERM.
 
-Parsed by argparse, and only here: Typer would double the time that a broker takes to start (see `main.py`). Owns the
-command line and the lines that are printed; the broker itself is `penstock.broker.main`.
+Owns the command line and the ready line; the broker itself is `penstock.broker.main`. argparse parses the options, here
+only: Typer would double the start time of a broker (see `main.py`).
 
 Invariant: stdout carries the ready line and nothing else, so that a program can wait for it.
 """
@@ -24,13 +24,13 @@ from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_PORT, host_port_te
 _DIRECTORY_NAMES: Final = frozenset({"log.dir", "log.dirs"})
 _EXAMPLES: Final = """\
 examples:
-  penstock broker                                    127.0.0.1:9092, data in ./.penstock/
-  penstock broker --listen 127.0.0.1:0 --json        a free port, reported as JSON
+  penstock broker                                    listen on 127.0.0.1:9092, keep data in ./.penstock/
+  penstock broker --listen 127.0.0.1:0 --json        pick a free port and print it as JSON
   penstock broker --config server.properties --set num.partitions=3
-  PENSTOCK_NUM_PARTITIONS=3 penstock broker          an environment variable for every setting
+  PENSTOCK_NUM_PARTITIONS=3 penstock broker          every setting has an environment variable
 
-exit codes: 0 stopped as asked, 2 wrong usage, 10 bad configuration, 11 cannot listen, 12 data directory in use by
-another broker, 13 data directory unusable, 1 anything else
+exit codes: 0 stopped by ctrl-C or SIGTERM, 1 failure, 2 wrong usage, 10 invalid configuration, 11 cannot listen,
+12 data directory in use by another broker, 13 data directory unusable
 """
 
 
@@ -49,26 +49,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a Kafka server.properties file")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="default 127.0.0.1:9092; port 0 takes a free one and prints it"
+        "--listen", metavar="HOST:PORT", help="default 127.0.0.1:9092; port 0 picks a free port and prints it"
     )
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="default ./.penstock/; made if it is not there")
+    parser.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="default ./.penstock/; created if it does not exist"
+    )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         dest="assignments",
         metavar="NAME=VALUE",
-        help="a broker setting by Kafka's name; may be repeated, and overrides the file",
+        help="a broker setting by Kafka's name; repeatable; overrides the file",
     )
     parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
-    # For those who start brokers for others: see penstock.client.local_broker.process.
+    # For programs that start a broker as a child process: see penstock.client.local_broker.process.
     parser.add_argument("--exit-with-stdin", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--exit-when-unused", type=Path, metavar="LOCK", help=argparse.SUPPRESS)
     return parser
 
 
 def run_broker(arguments: Sequence[str]) -> int:
-    """Returns the exit code when the broker has stopped."""
+    """Runs the broker until it stops, and returns the exit code."""
     options = _parser().parse_args(arguments)
     overrides = [*options.assignments, *_address(options.listen), *_directory(options.data_dir)]
 
@@ -83,7 +85,7 @@ def run_broker(arguments: Sequence[str]) -> int:
 
     try:
         configured = load_config(options.config, overrides).layers.static
-        # Where Kafka would listen on every interface, a broker that somebody tries out listens to this machine alone.
+        # Kafka's default is every interface; a broker started without configuration listens on this machine only.
         if "listeners" not in configured:
             overrides.append(f"listeners=PLAINTEXT://127.0.0.1:{DEFAULT_PORT}")
         if not configured.keys() & _DIRECTORY_NAMES:
@@ -112,21 +114,21 @@ def _directory(data_dir: Path | None) -> list[str]:
 
 
 def _outrank_environment(names: Set[str]) -> None:
-    """Variables override the file and `--set`; an address or a directory that was typed overrides even them."""
+    """Environment variables override the file and `--set`; `--listen` and `--data-dir` override the variables."""
     for name in names:
         os.environ.pop("PENSTOCK_" + name.replace(".", "_").upper(), None)
 
 
 def _print_ready(host: str, port: int, *, as_json: bool) -> None:
-    # With --json, stdout is a program's and the person's line goes to stderr.
+    # With --json, a program reads stdout, and the line for a person goes to stderr.
     print(f"penstock broker: listening on {host}:{port}", file=sys.stderr if as_json else sys.stdout, flush=True)
     if as_json:
         print(json.dumps({"event": "ready", "host": host, "port": port, "pid": os.getpid()}), flush=True)
 
 
 def _stop_after(condition: Callable[[], None]) -> None:
-    """Stops this process as SIGTERM would, once `condition` returns. A thread, because both conditions are blocking
-    system calls that the kernel ends however their other side ended."""
+    """Stops this process like SIGTERM once `condition` returns. It runs in a thread, because both conditions are
+    blocking system calls, which the kernel ends even if the other process was killed."""
 
     def wait_and_stop() -> None:
         condition()
@@ -143,6 +145,6 @@ def _await_end_of(descriptor: int) -> None:
 def _await_exclusive_lock(lock_file: Path) -> None:
     import fcntl
 
-    # Never closed: the lock is held until this process has ended, which is when the data directory is free again.
+    # Never closed: the process holds the lock until it exits, because until then it uses the data directory.
     descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The one way a command fails: a line for the person, an exit code for the script."""
+"""How a command fails: one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from penstock.core.exit_codes import ExitCode
 
 
 class CommandError(Exception):
-    """`str(error)` is printed as it is, as one line, on stderr."""
+    """main.py prints `str(error)` as one line on stderr."""
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.FAILURE) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""From the options of a command to a broker that answers: the beginning of every command that talks Kafka.
+"""Connects a command to a broker.
 
-Owns the order of precedence (`--bootstrap-server`, its environment variable, the embedded broker) and what is asked of
-librdkafka in every command. It must never know what a command does with the connection.
+Owns the precedence (`--bootstrap-server`, its environment variable, the embedded broker) and the librdkafka settings of
+all commands. It must not know what a command does with the connection.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from penstock.cli.assignments import parse_assignments
 from penstock.cli.command_error import usage_error
+from penstock.cli.options import parse_assignments
 from penstock.client.local_broker.bootstrap import embedded_broker, require_listener
 from penstock.core.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
 
 
 @contextlib.contextmanager
 def connected(bootstrap_server: str | None, client_properties: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    """librdkafka's configuration for a broker that accepts connections, as long as the context lasts."""
+    """Yields the librdkafka configuration for a broker that accepts connections while the context lasts."""
     properties: dict[str, Any] = dict(parse_assignments(client_properties or (), "-X"))
     named = bootstrap_server or properties.get("bootstrap.servers")
     if named is not None:
@@ -35,10 +35,13 @@ def connected(bootstrap_server: str | None, client_properties: Sequence[str] | N
 
 def _announce(address: str) -> None:
     if sys.stderr.isatty():
-        print(f"penstock: started the broker of ./{DEFAULT_DATA_DIR}/ on {address} for this command", file=sys.stderr)
+        print(
+            f"penstock: started the embedded broker of ./{DEFAULT_DATA_DIR}/ on {address} for this command",
+            file=sys.stderr,
+        )
 
 
 def _configuration(servers: str, properties: dict[str, Any]) -> dict[str, Any]:
-    # librdkafka prints its own view of every failure on stderr; the command prints one line that says what to do.
+    # librdkafka would log every failure on stderr; the command prints one line instead.
     quiet = {} if "debug" in properties else {"log_level": 0}
     return {"client.id": "penstock-cli", **quiet, **properties, "bootstrap.servers": servers}

@@ -1,7 +1,7 @@
-"""`penstock consume TOPIC`: records to stdout, with the options of kcat -C and the habits of kafka-console-consumer.sh.
+"""`penstock consume TOPIC`: writes records to stdout, with the options of kcat -C and kafka-console-consumer.sh.
 
-Owns the options and the loop from librdkafka to stdout; where partitions start is `start_offsets.py`, how a record is
-written is `record_format.py`.
+Owns the options and the loop from librdkafka to stdout. `start_position.py` decides where partitions start,
+`record_format.py` formats a record.
 
 Invariants: stdout carries records and nothing else; with `--group`, an offset is committed only after its record was
 written.
@@ -18,12 +18,10 @@ import typer
 
 from penstock.cli.command_error import usage_error
 from penstock.cli.connection import connected
-from penstock.cli.escapes import delimiter, unescape
-from penstock.cli.options import BootstrapServer, ClientProperties, examples
+from penstock.cli.options import BootstrapServer, ClientProperties, examples, parse_delimiter, unescape
 from penstock.cli.progress import RecordCounter
 from penstock.cli.record_format import Writer, compile_format, write_json
-from penstock.cli.start_offsets import partitions_of, start_offsets
-from penstock.cli.start_position import Beginning, End, Range, parse_range
+from penstock.cli.start_position import Beginning, End, Range, parse_range, partitions_of, start_offsets
 from penstock.client.errors import from_kafka_error
 from penstock.core.errors import BrokerUnreachable, ClientError
 
@@ -32,23 +30,23 @@ if TYPE_CHECKING:
 
 EPILOG: Final = (
     examples(
-        "penstock consume orders --from-beginning -e             everything there is, then stop",
-        "penstock consume orders                                 what comes from now on",
-        "penstock consume orders -o -10 -e                       the last ten of each partition",
+        "penstock consume orders --from-beginning -e             all records, then exit",
+        "penstock consume orders                                 new records, until ctrl-C",
+        "penstock consume orders -o -10 -e                       the last ten records of each partition",
         "penstock consume orders --group billing --from-beginning",
         "penstock consume orders --from-beginning -e -f '%p:%o %k %s\\n'",
         "penstock consume orders --from-beginning -e --json | jq .value",
     )
     + "\n\n\b\nFormat (-f): %t topic, %p partition, %o offset, %k key, %K its length, %s value, %S its length,\n"
     "%R its length as 4 bytes, %T timestamp, %h headers, %% a percent; \\n \\r \\t \\0 \\\\ \\xHH.\n"
-    "\n\n\b\nExit codes: 0 the count (-c) or the end (-e) was reached, 1 failed, 2 wrong usage,\n"
+    "\n\n\b\nExit codes: 0 reached the count (-c) or the end (-e), 1 failure, 2 wrong usage,\n"
     "3 broker unreachable, 4 no such topic, partition or offset, 130 interrupted, 141 output closed."
 )
 
 _BATCH_RECORDS: Final = 500
 _BATCH_WAIT_S: Final = 0.1
-# A fetch at the end of a partition waits this long for new records before it says that there are none. librdkafka's
-# half a second is right for somebody who follows a topic, and not for somebody who waits for its end.
+# How long a fetch at the end of a partition waits for new records. librdkafka's default of half a second suits a
+# consumer that follows a topic, but delays `-e`.
 _FETCH_WAIT_MS_BEFORE_EXIT: Final = 10
 _FETCH_QUEUE_BACKOFF_MS: Final = 10
 
@@ -57,37 +55,41 @@ def consume(
     *,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start with the first record. Default: only new ones.")
+        bool, typer.Option("--from-beginning", help="Start at the earliest offset. Default: new records only.")
     ] = False,
     group: Annotated[
-        str | None, typer.Option("-G", "--group", metavar="GROUP", help="Share partitions and remember offsets.")
+        str | None, typer.Option("-G", "--group", metavar="GROUP", help="Join this consumer group and commit offsets.")
     ] = None,
     offset: Annotated[
         list[str] | None,
         typer.Option(
-            "-o", "--offset", metavar="OFFSET", help="beginning, end, OFFSET, -N from the end, s@MS start, e@MS stop."
+            "-o",
+            "--offset",
+            metavar="OFFSET",
+            help="beginning, end, OFFSET, -N from the end, s@MS from a timestamp, e@MS up to one.",
         ),
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("-p", "--partition", min=0, metavar="N", help="Only this one; may be repeated.")
+        list[int] | None,
+        typer.Option("-p", "--partition", min=0, metavar="N", help="Read this partition only; repeatable."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Stop after this many records.")
+        int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Exit after this many records.")
     ] = None,
-    exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="Stop at the end of every partition.")] = False,
+    exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="Exit at the end of every partition.")] = False,
     record_format: Annotated[
-        str | None, typer.Option("-f", "--format", metavar="FORMAT", help="How to write a record; see below.")
+        str | None, typer.Option("-f", "--format", metavar="FORMAT", help="The output format of a record; see below.")
     ] = None,
     key_delimiter: Annotated[
         str | None, typer.Option("-K", "--key-delimiter", metavar="DELIM", help="Write KEY DELIM VALUE.")
     ] = None,
     record_delimiter: Annotated[
-        str, typer.Option("-D", "--delimiter", metavar="DELIM", help="What to write after a record.")
+        str, typer.Option("-D", "--delimiter", metavar="DELIM", help="Write this after each record.")
     ] = "\\n",
     show_null: Annotated[bool, typer.Option("-Z", "--null", help="Write NULL for null keys and values.")] = False,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
-    as_json: Annotated[bool, typer.Option("--json", "-J", help="Write one JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="Write one JSON object per line.")] = False,
 ) -> None:
     """Write records to stdout."""
     wanted = parse_range(offset or (), from_beginning=from_beginning)
@@ -107,9 +109,11 @@ def consume(
 
 def _refuse_positions_of_one_reader(wanted: Range, partition: list[int] | None, words: Sequence[str]) -> None:
     if partition:
-        raise usage_error("-p with --group: a group's members are given their partitions; leave out one of the two")
+        raise usage_error("-p with --group: the group assigns partitions to its members; use one of the two")
     if not isinstance(wanted.start, Beginning | End) or wanted.stop_timestamp_ms is not None:
-        raise usage_error(f"-o {words[0]} with --group: only beginning and end, for a group without offsets")
+        raise usage_error(
+            f"-o {words[0]} with --group: only beginning and end are possible, and apply to a group without offsets"
+        )
 
 
 def _writer(
@@ -117,7 +121,7 @@ def _writer(
 ) -> Writer:
     if as_json:
         if record_format is not None:
-            raise usage_error("-f and --json: give one of them")
+            raise usage_error("-f with --json: use one of the two")
         return write_json
     if record_format is not None:
         return compile_format(record_format, null=null)
@@ -126,7 +130,7 @@ def _writer(
     if key_delimiter is None:
         return lambda record: value(record) + ends_with
     key = compile_format("%k", null=null)
-    separator = delimiter(key_delimiter, "-K")
+    separator = parse_delimiter(key_delimiter, "-K")
     return lambda record: key(record) + separator + value(record) + ends_with
 
 
@@ -144,11 +148,11 @@ class _Reader:
         self._connection_lost: ClientError | None = None
         self._unfinished: set[int] | None = None
         settings = {
-            # librdkafka wants a group's name even from a reader that belongs to none; such a one commits nothing.
+            # librdkafka requires a group id even without a group; without one, nothing is committed.
             "group.id": "penstock-consume" if group is None else group,
             "enable.auto.commit": group is not None,
             "auto.offset.reset": "earliest" if isinstance(wanted.start, Beginning) else "latest",
-            # librdkafka stops fetching for a whole second when its queue is full; we empty it in less.
+            # librdkafka's default pauses fetching for a second when its queue is full; the loop empties it faster.
             "fetch.queue.backoff.ms": _FETCH_QUEUE_BACKOFF_MS,
             **configuration,
             "enable.auto.offset.store": False,
@@ -161,7 +165,7 @@ class _Reader:
             raise from_kafka_error(mistake.args[0], "the client's configuration") from mistake
 
     def position(self, partitions: Sequence[int] | None) -> None:
-        """Takes the partitions: all or the named ones from where they are wanted, or what the group gives us."""
+        """Assigns the chosen partitions, or all, at their start offsets; in a group, subscribes to the topic."""
         available = partitions_of(self._consumer, self._topic, partitions)
         if self._group is None:
             self._unfinished = set(available)
@@ -184,7 +188,7 @@ class _Reader:
                         self._finish(message.partition())
                         continue
                     if self._exit_at_end and self._unfinished is not None:
-                        # It came after the end was reached: there is a new end to reach.
+                        # The record arrived after the end was reached, so the partition has a new end.
                         self._unfinished.add(message.partition())
                     written += output.write(write(message))
                     counter.add(1, len(message))
@@ -209,7 +213,7 @@ class _Reader:
 
         if error.code() == KafkaError._PARTITION_EOF:
             stop_timestamp_ms = self._wanted.stop_timestamp_ms
-            # Before that time has come, records that are wanted may still arrive.
+            # Before that time, records in the range may still arrive.
             if self._exit_at_end or (stop_timestamp_ms is not None and time.time() * 1000 >= stop_timestamp_ms):
                 self._finish(partition)
         elif error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -219,7 +223,7 @@ class _Reader:
         self._unfinished = {partition.partition for partition in assigned}
 
     def _on_revoke(self, _consumer: Any, _revoked: Sequence[Any]) -> None:
-        # Until the group has settled again, nobody knows what is left to read.
+        # During a rebalance the assignment is unknown.
         self._unfinished = None
 
     def _on_error(self, error: KafkaError) -> None:

@@ -1,6 +1,6 @@
 """`penstock group list|describe|reset-offsets|delete`, with the flags of kafka-consumer-groups.sh.
 
-Owns the reading of the flags and the layout of the answers; what is asked of the broker is `client/admin.py`.
+Owns the flags and the output; `client/admin.py` makes the requests.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ GroupsArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", 
 GroupArgument = Annotated[str | None, typer.Argument(metavar="GROUP", show_default=False)]
 GroupOption = Annotated[
     str | None,
-    typer.Option("--group", metavar="GROUP", help="The same as the argument, as kafka-consumer-groups.sh has it."),
+    typer.Option("--group", metavar="GROUP", help="The same as the argument, for kafka-consumer-groups.sh users."),
 ]
-AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group there is.")]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 
 
 def build() -> typer.Typer:
@@ -55,7 +55,7 @@ def build() -> typer.Typer:
         "reset-offsets": (
             reset_offsets,
             examples(
-                "penstock group reset-offsets billing --topic orders --to-earliest             only shows it",
+                "penstock group reset-offsets billing --topic orders --to-earliest             dry run",
                 "penstock group reset-offsets billing --topic orders:0,1 --shift-by -10 --execute",
                 "penstock group reset-offsets billing --all-topics --to-datetime 2030-01-01T00:00:00 --execute",
             ),
@@ -70,17 +70,18 @@ def build() -> typer.Typer:
 def list_groups(
     *,
     state: Annotated[
-        str | None, typer.Option("--state", metavar="STATE,...", help="Only these: Stable, Empty, Dead, ...")
+        str | None,
+        typer.Option("--state", metavar="STATE,...", help="Only groups in these states: Stable, Empty, Dead, ..."),
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE,...", help="Only these: classic, consumer.")
+        str | None, typer.Option("--type", metavar="TYPE,...", help="Only groups of these types: classic, consumer.")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="With type and state.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show type and state.")] = False,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the groups, one name a line."""
+    """List the groups, one name per line."""
     with connected(bootstrap_server, client_properties) as configuration:
         groups = Admin.from_librdkafka(configuration).list_groups()
     states, protocols = _words(state), _words(protocol)
@@ -103,20 +104,20 @@ def describe(
     names: GroupsArgument = None,
     group: GroupOption = None,
     all_groups: AllGroups = False,
-    members: Annotated[bool, typer.Option("--members", help="The members instead of the offsets.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="The state instead of the offsets.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets and lag, which is the default.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="With --members: what each has.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show the state.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag; the default.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="With --members: show the assignment.")] = False,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the offsets and the lag of groups, or their members, or their state."""
+    """Show the offsets and lag of groups, their members, or their state."""
     if members + state + offsets > 1:
-        raise usage_error("--offsets, --members and --state: give one of them")
+        raise usage_error("--offsets, --members, --state: use one of them")
     chosen = _groups(names, group)
     if bool(chosen) == all_groups:
-        raise usage_error("which groups? give GROUP... or --all-groups")
+        raise usage_error("use either GROUP... or --all-groups")
     with connected(bootstrap_server, client_properties) as configuration:
         admin = Admin.from_librdkafka(configuration)
         if all_groups:
@@ -137,32 +138,51 @@ def reset_offsets(
     name: GroupArgument = None,
     group: GroupOption = None,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC[:0,1]", help="Which; may be repeated.")
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC[:0,1]", help="The topic, or some of its partitions; repeatable."),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has offsets of.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The first record that is kept.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="The end.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is; the end where it has none.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="This offset.")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", metavar="N", help="Back if negative.")] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics for which the group has offsets.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Move to the earliest offset.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Move to the end of the log.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="Keep the current offset; without one, the end of the log.")
+    ] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, metavar="N", help="Move to this offset.")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="Move by N records; back if negative.")
+    ] = None,
     to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", metavar="TIME", help="YYYY-MM-DDTHH:MM:SS.sss, or later.")
+        str | None,
+        typer.Option(
+            "--to-datetime",
+            metavar="TIME",
+            help="Move to the first record of this time or later: YYYY-MM-DDTHH:MM:SS.sss.",
+        ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="This long before now.")
+        str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="Move to the time this long before now.")
     ] = None,
-    from_file: Annotated[Path | None, typer.Option("--from-file", metavar="FILE", help="What --export wrote.")] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without: show what would be done.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it, which is the default.")] = False,
-    export: Annotated[bool, typer.Option("--export", help="Write topic,partition,offset lines.")] = False,
+    from_file: Annotated[
+        Path | None,
+        typer.Option("--from-file", metavar="FILE", help="Move to the offsets of a file that --export wrote."),
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit the new offsets. Default: dry run.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets; the default.")] = False,
+    export: Annotated[
+        bool, typer.Option("--export", help="Print the new offsets as CSV: topic,partition,offset.")
+    ] = False,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move a group that has no members to other offsets."""
+    """Move a group without active members to other offsets."""
     chosen = _one_group(name, group)
     if execute + dry_run + export > 1:
-        raise usage_error("--execute, --dry-run and --export: give one of them")
+        raise usage_error("--execute, --dry-run, --export: use one of them")
     scenario = _only_one(
         ToEdge("earliest") if to_earliest else None,
         ToEdge("latest") if to_latest else None,
@@ -175,9 +195,9 @@ def reset_offsets(
     )
     choices = [parse_topic_choice(text) for text in topic or ()]
     if isinstance(scenario, FromPlan) == bool(choices or all_topics):
-        raise usage_error("of which topics? give --topic or --all-topics (--from-file names its own)")
+        raise usage_error("use either --topic or --all-topics; with --from-file use neither: the file names its topics")
     if choices and all_topics:
-        raise usage_error("--topic and --all-topics: give one of them")
+        raise usage_error("--topic with --all-topics: use one of the two")
     with connected(bootstrap_server, client_properties) as configuration:
         admin = Admin.from_librdkafka(configuration)
         _require_no_members(admin, chosen)
@@ -205,7 +225,7 @@ def reset_offsets(
     else:
         print(layout.new_offsets_table(chosen, moved))
         if not execute:
-            print("\nNothing was changed. To do it, add --execute.", file=sys.stderr)
+            print("\nDry run: no offset was changed. Add --execute to commit these offsets.", file=sys.stderr)
 
 
 def delete(
@@ -217,10 +237,10 @@ def delete(
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete groups that have no members, with their offsets."""
+    """Delete groups without active members, and their offsets."""
     chosen = _groups(names, group)
     if bool(chosen) == all_groups:
-        raise usage_error("which groups? give GROUP... or --all-groups")
+        raise usage_error("use either GROUP... or --all-groups")
     failures: list[ClientError] = []
     outcomes: list[tuple[str, bool]] = []
     with connected(bootstrap_server, client_properties) as configuration:
@@ -247,7 +267,7 @@ def _require_no_members(admin: Admin, name: str) -> None:
     try:
         members = admin.describe_group(name).members
     except UnknownGroup:
-        return  # Offsets may be set before a group's first member comes.
+        return  # Offsets may be set before a group has its first member.
     if members:
         raise GroupNotEmpty(f"group '{name}' has active members; stop them first")
 
@@ -255,7 +275,7 @@ def _require_no_members(admin: Admin, name: str) -> None:
 def _only_one(*scenarios: Scenario | None) -> Scenario:
     given = [scenario for scenario in scenarios if scenario is not None]
     if len(given) != 1:
-        raise usage_error("where to? give one of --to-earliest, --to-latest, --to-offset, ...; see --help")
+        raise usage_error("use exactly one of --to-earliest, --to-latest, --to-offset, ...; see --help")
     return given[0]
 
 
@@ -266,7 +286,7 @@ def _groups(names: list[str] | None, option: str | None) -> list[str]:
 def _one_group(name: str | None, option: str | None) -> str:
     chosen = _groups([name] if name is not None else None, option)
     if len(chosen) != 1:
-        raise usage_error("which group? give GROUP or --group GROUP")
+        raise usage_error("use exactly one group: GROUP or --group GROUP")
     return chosen[0]
 
 

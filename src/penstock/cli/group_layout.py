@@ -1,6 +1,6 @@
-"""How groups are written: the columns of kafka-consumer-groups.sh for people, JSON for programs.
+"""The output of `penstock group`: the columns of kafka-consumer-groups.sh, or JSON.
 
-Invariant: what is not known is `-` in a table and null in JSON.
+Invariant: an unknown value is `-` in a table and null in JSON.
 """
 
 from __future__ import annotations

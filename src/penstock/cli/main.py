@@ -1,7 +1,7 @@
-"""The `penstock` command: finds the command that was asked for, and turns every failure into one line and an exit code.
+"""The `penstock` command: dispatches to a command, and turns every failure into one line and an exit code.
 
-`penstock broker` and `penstock --version` take a short way past Typer: importing it, and what it brings, costs more
-time than the broker itself needs to start. The other commands are in `app.py`.
+`penstock broker` and `penstock --version` bypass Typer: importing it takes longer than the broker needs to start. The
+other commands are in `app.py`.
 
 Invariant: a user never sees a traceback for something that a user can cause.
 """
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         exit_code = _run(words)
-        # Here and not at exit, so that a reader that went away is noticed while we can still be quiet about it.
+        # Here and not at interpreter exit, where a closed pipe could no longer be handled.
         sys.stdout.flush()
     except CommandError as failure:
         print(f"penstock: {' '.join(str(failure).split())}", file=sys.stderr)
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return ExitCode.BROKEN_PIPE
     except OSError as failure:
-        # The machine's answer to what the user asked for: no space for the output, no permission, no such file.
+        # For example: no space left for the output, permission denied, no such file.
         _discard_output()
         print(f"penstock: {failure.strerror or failure}{_place(failure)}", file=sys.stderr)
         return ExitCode.FAILURE
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """The interpreter flushes stdout once more when it ends; that must not fail again."""
+    """The interpreter flushes stdout again at exit; that must not fail a second time."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

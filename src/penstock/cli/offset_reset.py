@@ -1,9 +1,9 @@
-"""Where `penstock group reset-offsets` moves a group to: the words of kafka-consumer-groups.sh, read and carried out.
+"""The new offsets of `penstock group reset-offsets`, for the scenarios of kafka-consumer-groups.sh.
 
-Owns the reading of the scenario options and of its CSV, and the new offset of each partition. What is asked of the
-broker is `client/admin.py`; how the answer is shown is `group_layout.py`.
+Owns the parsing of scenarios and of the CSV file, and the new offset of each partition. `client/admin.py` makes the
+requests; `group_layout.py` formats the output.
 
-Invariant: a new offset lies between the first one that is kept and the end.
+Invariant: a new offset is clamped to the range from the earliest offset to the end of the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ToEdge:
 
 @dataclass(frozen=True, slots=True)
 class ToCurrent:
-    """Where the group is, as far as that is still there."""
+    """The group's current offset, clamped to the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ToTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class FromPlan:
-    """What `--export` wrote."""
+    """Offsets from a file that `--export` wrote."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -62,7 +62,7 @@ Scenario = ToEdge | ToCurrent | ToOffset | ShiftBy | ToTimestamp | FromPlan
 
 
 def parse_datetime(text: str) -> int:
-    """Milliseconds since 1970; a time without a zone is UTC, as Kafka's tool has it."""
+    """Milliseconds since 1970; a time without a zone is UTC, as in Kafka's tool."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -75,7 +75,7 @@ def before_now(duration: str) -> ToTimestamp:
 
 
 def parse_duration_ms(text: str) -> int:
-    """`P1DT2H30M`: a day, two hours and a half."""
+    """`P1DT2H30M`: one day, two hours and thirty minutes."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise usage_error(f"--by-duration {text}: expected PnDTnHnMnS, as in P7D or PT1H30M")
@@ -109,12 +109,12 @@ def parse_plan(text: str, place: str) -> FromPlan:
         except ValueError:
             raise usage_error(f"--from-file {place} line {number}: expected topic,partition,offset") from None
     if not offsets:
-        raise usage_error(f"--from-file {place}: no offsets in it")
+        raise usage_error(f"--from-file {place}: the file contains no offsets")
     return FromPlan(offsets)
 
 
 def chosen_partitions(admin: Admin, choices: Sequence[tuple[str, list[int] | None]]) -> list[TopicPartition]:
-    """The partitions that `--topic` names; each has to exist."""
+    """The partitions that `--topic` names, all of which must exist."""
     known = admin.list_topics()
     chosen: list[TopicPartition] = []
     for topic, numbers in choices:
@@ -123,7 +123,9 @@ def chosen_partitions(admin: Admin, choices: Sequence[tuple[str, list[int] | Non
         count = len(admin.describe_topic(topic).partitions)
         for number in range(count) if numbers is None else numbers:
             if not 0 <= number < count:
-                raise UnknownTopic(f"{TopicPartition(topic, number)} does not exist: it has 0 to {count - 1}")
+                raise UnknownTopic(
+                    f"{TopicPartition(topic, number)} does not exist; topic '{topic}' has partitions 0 to {count - 1}"
+                )
             chosen.append(TopicPartition(topic, number))
     return sorted(set(chosen))
 
@@ -134,7 +136,7 @@ def new_offsets(
     partitions: Sequence[TopicPartition],
     current: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """`current` is where the group is."""
+    """`current` holds the group's committed offsets."""
     earliest = admin.offsets(partitions, "earliest")
     latest = admin.offsets(partitions, "latest")
     for partition in partitions:
@@ -150,7 +152,7 @@ def new_offsets(
         case ShiftBy(records):
             lacking = next((each for each in partitions if each not in current), None)
             if lacking is not None:
-                raise usage_error(f"--shift-by: the group has no offset of {lacking} to shift")
+                raise usage_error(f"--shift-by: the group has no committed offset for {lacking}")
             wanted = {each: current[each] + records for each in partitions}
         case ToTimestamp(timestamp_ms):
             wanted = admin.offsets(partitions, timestamp_ms)

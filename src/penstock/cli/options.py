@@ -1,10 +1,17 @@
-"""Options that several commands share, so that they are spelled and explained once."""
+"""Options that several commands share, and the parsing of option values: `NAME=VALUE`, delimiters with escapes.
+
+Invariant: a value that does not parse is a usage error that names the option.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from collections.abc import Iterable
+from typing import Annotated, Final
 
 import typer
+
+from penstock.cli.command_error import usage_error
 
 BootstrapServer = Annotated[
     str | None,
@@ -13,16 +20,51 @@ BootstrapServer = Annotated[
         "-b",
         envvar="PENSTOCK_BOOTSTRAP_SERVER",
         metavar="HOST:PORT,...",
-        help="The brokers to ask first. Without it: the embedded broker of ./.penstock/, started on demand.",
+        help="The brokers to connect to. Default: the embedded broker of ./.penstock/, started on demand.",
     ),
 ]
 ClientProperties = Annotated[
     list[str] | None,
-    typer.Option("-X", metavar="NAME=VALUE", help="A librdkafka client property; may be repeated."),
+    typer.Option("-X", metavar="NAME=VALUE", help="A librdkafka client property; repeatable."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
+_ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.)|$)", re.DOTALL)
 
 
 def examples(*lines: str) -> str:
-    """An epilog whose lines stay as they are (`\\b` tells the help formatter not to wrap them)."""
+    """An epilog whose lines the help formatter does not wrap (because of `\\b`)."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def parse_assignments(words: Iterable[str], option: str) -> dict[str, str]:
+    """`["a=1", "b=x=y"]` -> `{"a": "1", "b": "x=y"}`; the last value of a name wins."""
+    assignments = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.strip():
+            raise usage_error(f"{option} {word}: expected NAME=VALUE")
+        assignments[name.strip()] = value.strip()
+    return assignments
+
+
+def unescape(text: str, option: str) -> bytes:
+    """Replaces kcat's escapes `\\n \\r \\t \\0 \\\\ \\xHH` with their bytes; all other text becomes UTF-8."""
+
+    def replace(escape: re.Match[bytes]) -> bytes:
+        if escape[1] is not None:
+            return bytes([int(escape[1], 16)])
+        letter = (escape[2] or b"").decode("latin-1")
+        if letter not in _ESCAPES:
+            raise usage_error(f"{option} '{text}': unknown escape '\\{letter}' (known: \\n \\r \\t \\0 \\\\ \\xHH)")
+        return _ESCAPES[letter].encode()
+
+    return _ESCAPE.sub(replace, text.encode("utf-8", "surrogateescape"))
+
+
+def parse_delimiter(text: str, option: str) -> bytes:
+    unescaped = unescape(text, option)
+    if not unescaped:
+        raise usage_error(f"{option}: the delimiter is empty")
+    return unescaped

@@ -1,6 +1,6 @@
-"""`penstock produce TOPIC`: records from stdin, with the options of kcat -P.
+"""`penstock produce TOPIC`: sends records from stdin, with the options of kcat -P.
 
-Owns the loop from stdin to librdkafka, and the account of what was acknowledged.
+Owns the loop from stdin to librdkafka and the count of acknowledged records.
 
 Invariant: exit code 0 means that every record of the input was acknowledged as `--acks` asks.
 """
@@ -19,8 +19,7 @@ import typer
 
 from penstock.cli.command_error import CommandError, usage_error
 from penstock.cli.connection import connected
-from penstock.cli.escapes import delimiter
-from penstock.cli.options import BootstrapServer, ClientProperties, examples
+from penstock.cli.options import BootstrapServer, ClientProperties, examples, parse_delimiter
 from penstock.cli.progress import RecordCounter
 from penstock.cli.record_input import RecordInput, split_stream
 from penstock.client.errors import from_kafka_error
@@ -34,9 +33,9 @@ EPILOG: Final = (
         "seq 1000 | penstock produce numbers",
         "echo 'alice:hello' | penstock produce greetings -K :",
         "penstock produce events -z zstd -H source=batch --acks all < events.txt",
-        "printf 'alice:' | penstock produce profiles -K : -Z          a null value: a tombstone",
+        "printf 'alice:' | penstock produce profiles -K : -Z          a tombstone: key alice, value null",
     )
-    + "\n\n\b\nExit codes: 0 every record is acknowledged, 1 at least one is not, 2 wrong usage,\n"
+    + "\n\n\b\nExit codes: 0 every record is acknowledged, 1 at least one record is not, 2 wrong usage,\n"
     "3 broker unreachable, 4 no such topic or partition, 130 interrupted."
 )
 
@@ -65,53 +64,58 @@ def produce(
     *,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     key_delimiter: Annotated[
-        str | None, typer.Option("-K", "--key-delimiter", metavar="DELIM", help="Each line is KEY DELIM VALUE.")
+        str | None, typer.Option("-K", "--key-delimiter", metavar="DELIM", help="Split each line into KEY DELIM VALUE.")
     ] = None,
-    key: Annotated[str | None, typer.Option("-k", "--key", help="The key of records that bring none.")] = None,
+    key: Annotated[str | None, typer.Option("-k", "--key", help="The key of records without one.")] = None,
     record_delimiter: Annotated[
-        str, typer.Option("-D", "--delimiter", metavar="DELIM", help="What ends a record in the input.")
+        str, typer.Option("-D", "--delimiter", metavar="DELIM", help="The delimiter between records.")
     ] = "\\n",
     header: Annotated[
         list[str] | None,
-        typer.Option("-H", "--header", metavar="NAME=VALUE", help="A header on every record; may be repeated."),
+        typer.Option("-H", "--header", metavar="NAME=VALUE", help="A header for every record; repeatable."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("-p", "--partition", min=0, metavar="N", help="Default: by the key, or spread.")
+        int | None,
+        typer.Option("-p", "--partition", min=0, metavar="N", help="The partition. Default: chosen by the key."),
     ] = None,
-    compression: Annotated[Compression, typer.Option("-z", "--compression")] = Compression.NONE,
-    null_for_empty: Annotated[bool, typer.Option("-Z", "--null", help="Empty keys and values become null.")] = False,
-    acks: Annotated[Acks, typer.Option("--acks", help="Who must have a record before it counts.")] = Acks.ALL,
+    compression: Annotated[
+        Compression, typer.Option("-z", "--compression", help="The compression codec.")
+    ] = Compression.NONE,
+    null_for_empty: Annotated[bool, typer.Option("-Z", "--null", help="Send empty keys and values as null.")] = False,
+    acks: Annotated[
+        Acks, typer.Option("--acks", help="0: do not wait, 1: the leader has written it, all: all in-sync replicas.")
+    ] = Acks.ALL,
     count: Annotated[
-        int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Stop after this many records.")
+        int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Exit after this many records.")
     ] = None,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON at the end.")] = False,
 ) -> None:
-    """Send records from stdin, one a line."""
+    """Send records from stdin, one per line."""
     if sys.stdin is None:
-        raise usage_error("stdin is closed: there is nothing to read records from")
+        raise usage_error("stdin is closed; records are read from stdin")
     record_input = RecordInput(
-        key_delimiter=None if key_delimiter is None else delimiter(key_delimiter, "-K"),
+        key_delimiter=None if key_delimiter is None else parse_delimiter(key_delimiter, "-K"),
         fixed_key=None if key is None else key.encode("utf-8", "surrogateescape"),
         empty_is_null=null_for_empty,
     )
     headers = _parse_headers(header or ())
-    ends_with = delimiter(record_delimiter, "-D")
+    ends_with = parse_delimiter(record_delimiter, "-D")
     with connected(bootstrap_server, client_properties) as configuration:
         settings = {"acks": acks.value, "compression.type": compression.value, **configuration}
         pieces = split_stream(_read_stdin, ends_with, _message_bytes_max(settings))
         sender = _Sender(topic, settings, partition=-1 if partition is None else partition, headers=headers)
         sender.require_topic()
         if sys.stdin.isatty() and sys.stderr.isatty():
-            print("penstock: type records, one a line; ctrl-D ends", file=sys.stderr)
+            print("penstock: type one record per line; ctrl-D ends the input", file=sys.stderr)
         counter = sender.send_all(record_input, pieces, count)
     if as_json:
         print(json.dumps({"topic": topic, "records": counter.records, "bytes": counter.bytes}))
 
 
 def _parse_headers(words: Sequence[str]) -> list[tuple[str, bytes | None]]:
-    """`name=value`; a name alone is a header whose value is null."""
+    """`name=value`; a name alone has the value null."""
     headers: list[tuple[str, bytes | None]] = []
     for word in words:
         name, equals, value = word.partition("=")
@@ -122,7 +126,7 @@ def _parse_headers(words: Sequence[str]) -> list[tuple[str, bytes | None]]:
 
 
 def _read_stdin(size: int) -> bytes:
-    """At most `size` bytes, as soon as there are any: a person's line is sent when it is typed."""
+    """At most `size` bytes, as soon as there are any: a typed line is sent at once."""
     return os.read(sys.stdin.fileno(), size)
 
 
@@ -147,7 +151,7 @@ class _Sender:
         self._first_failure: ClientError | None = None
         self._all_brokers_down: ClientError | None = None
         callbacks = {
-            # Only failures are reported one by one: what was sent and did not fail was acknowledged.
+            # Only failures are reported; every other record was acknowledged.
             "delivery.report.only.error": True,
             "on_delivery": self._on_failed_delivery,
             "error_cb": self._on_error,
@@ -158,7 +162,7 @@ class _Sender:
             raise from_kafka_error(mistake.args[0], "the client's configuration") from mistake
 
     def require_topic(self) -> None:
-        """Asks for the topic, which makes a broker with `auto.create.topics.enable` create it."""
+        """Requests the topic's metadata, by which a broker with `auto.create.topics.enable` creates the topic."""
         from confluent_kafka import KafkaError
 
         deadline = time.monotonic() + _AUTO_CREATION_PATIENCE_S
@@ -177,14 +181,14 @@ class _Sender:
                 raise from_kafka_error(metadata.error, f"topic '{self._topic}'")
             if time.monotonic() > deadline:
                 raise UnknownTopic(
-                    f"topic '{self._topic}' does not exist and the broker does not create it by itself; "
+                    f"topic '{self._topic}' does not exist and the broker does not create topics automatically; "
                     f"create it with `penstock topic create {self._topic}`"
                 )
             time.sleep(0.1)
         if self._partition >= len(metadata.partitions):
             raise UnknownTopic(
                 f"partition {self._partition} of topic '{self._topic}' does not exist; "
-                f"it has {len(metadata.partitions)}, counted from 0"
+                f"the topic has {len(metadata.partitions)}, numbered from 0"
             )
 
     def send_all(self, record_input: RecordInput, pieces: Iterable[bytes], count: int | None) -> RecordCounter:
@@ -200,7 +204,7 @@ class _Sender:
                     if counter.records == count:
                         break
             except KeyboardInterrupt:
-                # What was typed before is still sent.
+                # Records that were read before are still sent.
                 interrupted = True
             while self._producer.flush(0.2):
                 self._raise_if_down()
@@ -220,7 +224,7 @@ class _Sender:
                 )
                 return
             except BufferError:
-                # The queue is full: the input is quicker than the broker.
+                # The queue is full: the input is faster than the broker.
                 self._producer.poll(0.1)
                 self._raise_if_down()
             except self._kafka_exception as refusal:

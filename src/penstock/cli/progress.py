@@ -1,6 +1,6 @@
-"""A line on stderr that counts records, for a person who waits longer than a second.
+"""A progress line on stderr that counts records, shown after one second.
 
-Invariant: nothing is ever written when stderr is not a terminal, and Rich is not even imported.
+Invariant: if stderr is not a terminal, nothing is written and Rich is not imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REFRESH_S: Final = 0.1
 
 
 class RecordCounter:
-    """Counts always; shows the count only when somebody is looking."""
+    """Counts records; shows the count only on a terminal."""
 
     def __init__(self, verb: str, *, visible: bool) -> None:
         self.records = 0

@@ -1,9 +1,9 @@
-"""How a consumed record is written: kcat's format strings, or one JSON object a line.
+"""Formats consumed records as bytes: kcat's format strings, or one JSON object per line.
 
-Owns the two layouts, nothing else: a record is what confluent-kafka's `Message` offers, and bytes come out.
+Owns the two formats only; a record is what confluent-kafka's `Message` offers.
 
-Invariants: a format is checked whole before the first record is read; keys and values that are not UTF-8 survive both
-layouts (raw in a format, base64 in JSON).
+Invariants: a format string is checked completely before the first record is read; keys and values that are not UTF-8
+survive both formats (raw in a format string, base64 in JSON).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from penstock.cli.command_error import usage_error
-from penstock.cli.escapes import unescape
+from penstock.cli.options import unescape
 
 _TIMESTAMP_TYPES: Final = {1: "create", 2: "log-append"}
 
 
 class Record(Protocol):
-    """The part of confluent_kafka.Message that is written."""
+    """The methods of confluent_kafka.Message that the formats use."""
 
     def topic(self) -> str | None: ...
     def partition(self) -> int | None: ...
@@ -38,9 +38,9 @@ Writer = Callable[[Record], bytes]
 
 
 def compile_format(text: str, *, null: bytes = b"") -> Writer:
-    """`null` is what %k, %s and a header's value are written as when there is none."""
+    """`null` stands for a null key, value or header value."""
     pieces: list[Piece] = []
-    # Split before unescaping: an escaped byte such as \x25 ('%') starts no token.
+    # Split before unescaping: an escaped byte such as \x25 ('%') does not start a token.
     for literal, token in re.findall(r"([^%]*)(%.?)?", text, re.DOTALL):
         if literal:
             pieces.append(_constant(unescape(literal, "-f")))
@@ -89,7 +89,7 @@ def _headers(record: Record) -> Iterable[tuple[str, bytes | None]]:
 
 
 def write_json(record: Record) -> bytes:
-    """One object, one line. What is not UTF-8 stands under `key_base64`, `value_base64` instead of `key`, `value`."""
+    """One JSON object on one line. Bytes that are not UTF-8 are in `key_base64` or `value_base64`."""
     kind, timestamp = record.timestamp()
     fields: dict[str, Any] = {
         "topic": record.topic(),

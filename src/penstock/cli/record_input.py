@@ -1,8 +1,8 @@
-"""Records out of a byte stream: split at a delimiter, each into key and value.
+"""Splits a byte stream into records, and each record into key and value, for `penstock produce`.
 
-Owns the splitting, for `penstock produce`. It must never know where the bytes come from or where the records go.
+It must not know where the bytes come from or where the records go.
 
-Invariant: memory is bounded by one read and the longest record allowed, however long the stream is.
+Invariant: memory is bounded by one read and the longest allowed record, for a stream of any length.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RecordInput:
-    """How a piece of the input becomes a record."""
+    """How a piece of the input is split into key and value."""
 
     key_delimiter: bytes | None = None
     fixed_key: bytes | None = None
     empty_is_null: bool = False
 
     def split(self, piece: bytes) -> tuple[bytes | None, bytes | None]:
-        """(key, value). A piece without the key delimiter has the fixed key, or none."""
+        """Returns (key, value). A piece without the key delimiter has the fixed key, or none."""
         key, value = self.fixed_key, piece
         if self.key_delimiter is not None:
             before, found, after = piece.partition(self.key_delimiter)
@@ -36,7 +36,7 @@ class RecordInput:
 
 
 def split_stream(read: Callable[[int], bytes], delimiter: bytes, record_bytes_max: int) -> Iterator[bytes]:
-    """The pieces between delimiters. A last piece that no delimiter ends counts, an empty one does not."""
+    """Yields the pieces between delimiters; also a last piece without a delimiter, unless it is empty."""
     pending = b""
     count = 0
     while chunk := read(READ_BYTES):
@@ -46,8 +46,8 @@ def split_stream(read: Callable[[int], bytes], delimiter: bytes, record_bytes_ma
         count += len(pieces)
         if len(pending) > record_bytes_max:
             raise CommandError(
-                f"record {count + 1} of the input is longer than {record_bytes_max} bytes; is the delimiter right? "
-                "-X message.max.bytes=N allows more"
+                f"record {count + 1} of the input is longer than {record_bytes_max} bytes; check the delimiter (-D), "
+                "or allow longer records with -X message.max.bytes=N"
             )
     if pending:
         yield pending

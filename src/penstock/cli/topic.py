@@ -1,6 +1,6 @@
 """`penstock topic create|list|describe|alter|delete`, with the flags of kafka-topics.sh.
 
-Owns the reading of the flags and the layout of the answers; what is asked of the broker is `client/admin.py`.
+Owns the flags and the output; `client/admin.py` makes the requests.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.assignments import parse_assignments
 from penstock.cli.command_error import usage_error
 from penstock.cli.connection import connected
-from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
+from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples, parse_assignments
 from penstock.client.admin import Admin, TopicDescription, unknown_topic
 from penstock.core.errors import TopicExists, UnknownTopic
 
 TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)]
 TopicsArgument = Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", show_default=False)]
 TopicOption = Annotated[
-    str | None, typer.Option("--topic", metavar="TOPIC", help="The same as the argument, as kafka-topics.sh has it.")
+    str | None, typer.Option("--topic", metavar="TOPIC", help="The same as the argument, for kafka-topics.sh users.")
 ]
 Partitions = Annotated[
-    int | None, typer.Option("--partitions", min=1, metavar="N", help="Default: the broker's num.partitions.")
+    int | None,
+    typer.Option(
+        "--partitions", min=1, metavar="N", help="The number of partitions. Default: the broker's num.partitions."
+    ),
 ]
 Config = Annotated[
-    list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic setting; may be repeated.")
+    list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic setting; repeatable.")
 ]
 
 
@@ -57,10 +59,11 @@ def create(
     topic: TopicOption = None,
     partitions: Partitions = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", min=1, metavar="N", help="Default: the broker's.")
+        int | None,
+        typer.Option("--replication-factor", min=1, metavar="N", help="The number of replicas. Default: the broker's."),
     ] = None,
     config: Config = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no failure.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if the topic exists.")] = False,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
@@ -86,12 +89,12 @@ def create(
 
 def list_topics(
     *,
-    exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Leave out __names.")] = False,
+    exclude_internal: Annotated[bool, typer.Option("--exclude-internal", help="Omit internal topics (__...).")] = False,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the topics, one name a line."""
+    """List the topics, one name per line."""
     with connected(bootstrap_server, client_properties) as configuration:
         names = Admin.from_librdkafka(configuration).list_topics()
     shown = [name for name in names if not (exclude_internal and name.startswith("__"))]
@@ -110,7 +113,7 @@ def describe(
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show partitions, replicas and settings of the topics named, or of all."""
+    """Show partitions, replicas and settings of some topics, or of all."""
     chosen = _topics(names, topic)
     with connected(bootstrap_server, client_properties) as configuration:
         admin = Admin.from_librdkafka(configuration)
@@ -132,14 +135,14 @@ def alter(
     topic: TopicOption = None,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", min=1, metavar="N", help="The new number; partitions are never removed."),
+        typer.Option("--partitions", min=1, metavar="N", help="The new number of partitions; it cannot decrease."),
     ] = None,
     config: Config = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="NAME", help="Back to the broker's default; may be repeated."),
+        typer.Option("--delete-config", metavar="NAME", help="Reset a setting to the broker's default; repeatable."),
     ] = None,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no failure.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")] = False,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
@@ -148,7 +151,7 @@ def alter(
     chosen = _one_topic(name, topic)
     changes = parse_assignments(config or (), "--config")
     if partitions is None and not changes and not delete_config:
-        raise usage_error("nothing to alter: give --partitions, --config or --delete-config")
+        raise usage_error("nothing to alter: use --partitions, --config or --delete-config")
     with connected(bootstrap_server, client_properties) as configuration:
         admin = Admin.from_librdkafka(configuration)
         altered = True
@@ -172,15 +175,15 @@ def delete(
     *,
     names: TopicsArgument = None,
     topic: TopicOption = None,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no failure.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")] = False,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete topics and their records. There is no way back, and no question asked."""
+    """Delete topics and their records, irrevocably and without confirmation."""
     chosen = _topics(names, topic)
     if not chosen:
-        raise usage_error("no topic named: penstock topic delete TOPIC...")
+        raise usage_error("no topic given: penstock topic delete TOPIC...")
     outcomes: list[tuple[str, bool]] = []
     with connected(bootstrap_server, client_properties) as configuration:
         admin = Admin.from_librdkafka(configuration)
@@ -205,10 +208,10 @@ def _topics(names: list[str] | None, option: str | None) -> list[str]:
 
 def _one_topic(name: str | None, option: str | None) -> str:
     if name is not None and option is not None and name != option:
-        raise usage_error(f"two topics named, '{name}' and --topic '{option}': give one")
+        raise usage_error(f"two topics given, '{name}' and --topic '{option}'; use one")
     chosen = option if name is None else name
     if not chosen:
-        raise usage_error("no topic named: give TOPIC or --topic TOPIC")
+        raise usage_error("no topic given: use TOPIC or --topic TOPIC")
     return chosen
 
 
@@ -232,7 +235,7 @@ def _as_json(topic: TopicDescription) -> dict[str, Any]:
 
 
 def _as_text(topic: TopicDescription) -> str:
-    """The lines of kafka-topics.sh --describe, which scripts already read."""
+    """The lines of kafka-topics.sh --describe, which existing scripts parse."""
     configs = ",".join(f"{key}={value}" for key, value in topic.overrides.items())
     lines = [
         f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"

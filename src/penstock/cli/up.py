@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.assignments import parse_assignments
 from penstock.cli.command_error import CommandError
-from penstock.cli.options import AsJson, examples
+from penstock.cli.options import AsJson, examples, parse_assignments
 from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_PORT
 from penstock.core.exit_codes import ExitCode
 
