@@ -48,6 +48,20 @@ class Client:
     level: ProtocolLevel
     producer: ProducerIdentity | None = None
     serial: int = 0  # which of its transactions it is in
+    ending: bool | None = None  # an EndTxn that was not answered: whether it commits
+
+    @property
+    def must_repeat_end(self) -> bool:
+        """In the old protocol, as in Kafka's clients, nothing but the same EndTxn follows one that was not answered.
+
+        The epoch stays the same, so the coordinator could not tell a batch of the next transaction from one of this.
+        """
+        return self.level is ProtocolLevel.CLASSIC and self.ending is not None
+
+    def next_transaction(self, producer: ProducerIdentity) -> None:
+        self.producer = producer
+        self.serial += 1
+        self.ending = None
 
     @property
     def transaction(self) -> tuple[str, int]:
@@ -113,7 +127,7 @@ class TransactionsUnderFaults(RuleBasedStateMachine):
     def produce(self, number: int, partition: TopicPartition, written: bool) -> None:
         """Joins the transaction as the client's protocol does, and writes if that is already durable."""
         client = self.clients[number]
-        if client.producer is None:
+        if client.producer is None or client.must_repeat_end:
             return
         log = self.logs[partition]
         if not log.is_open_for(client.producer):
@@ -151,6 +165,9 @@ class TransactionsUnderFaults(RuleBasedStateMachine):
         client = self.clients[number]
         if client.producer is None:
             return
+        if client.must_repeat_end:
+            assert client.ending is not None
+            commits = client.ending
         try:
             change = self.table.end(TRANSACTIONAL_ID, client.producer, commits, client.level, self.now_ms)
         except BrokerError as error:
@@ -160,8 +177,12 @@ class TransactionsUnderFaults(RuleBasedStateMachine):
             self.must_be_current(client.producer, or_before_its_last_end=True)
             assert self.known().commits is commits
             assert not (commits and client.producer in self.fenced)
+            if client.must_repeat_end:
+                self.promised[client.transaction] = commits
+                client.next_transaction(client.producer)
             return
         self.must_be_current(client.producer)
+        client.ending = commits
         self.propose(change, client, written)
 
     def propose(self, change: Change, client: Client | None, written: bool, *, fences: bool = False) -> None:
@@ -183,8 +204,7 @@ class TransactionsUnderFaults(RuleBasedStateMachine):
             return
         self.check_step(before, after)
         if after.state is TransactionState.EMPTY and client is not None and answered:
-            client.producer = after.producer
-            client.serial += 1
+            client.next_transaction(after.producer)
         if after.state.is_prepared:
             self.marked = set()
             if fences:
@@ -199,8 +219,7 @@ class TransactionsUnderFaults(RuleBasedStateMachine):
         if not answered:
             return
         self.promised[client.transaction] = after.commits
-        client.producer = after.completed(self.now_ms).producer
-        client.serial += 1
+        client.next_transaction(after.completed(self.now_ms).producer)
 
     @precondition(lambda self: self.pending)
     @rule()

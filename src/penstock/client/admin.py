@@ -1,9 +1,9 @@
-"""Topics and groups, asked of and changed at any Kafka broker: a typed face on confluent-kafka's admin client.
+"""The admin client: describes and changes topics and consumer groups of any Kafka cluster.
 
-Owns the waiting (every call is bounded by `timeout_s`) and the translation of answers and errors into plain values. It
-must never know who asks, or how answers are shown.
+A typed wrapper around confluent-kafka's AdminClient. Owns the timeouts (`timeout_s` bounds every call) and the
+translation of responses and errors into plain values. It must never know how results are displayed.
 
-Invariant: asking about a topic never creates it, whatever the broker's `auto.create.topics.enable` says.
+Invariant: describing a topic never creates it, whatever `auto.create.topics.enable` is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TopicDescription:
     internal: bool
     partitions: tuple[PartitionDescription, ...]
     overrides: Mapping[str, str]
-    """The settings that were given to this topic itself; what it inherits from the broker is not here."""
+    """The settings of the topic itself, without those that it inherits from the broker."""
 
     @property
     def replication_factor(self) -> int:
@@ -52,14 +52,14 @@ class TopicDescription:
 
 
 class Admin:
-    """`config` is in Kafka's names, with `bootstrap.servers` at least."""
+    """`config` uses Kafka's setting names; `bootstrap.servers` is required."""
 
     def __init__(self, config: Mapping[str, Any], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self._connect(admin_settings(config).librdkafka, timeout_s)
 
     @classmethod
     def from_librdkafka(cls, config: Mapping[str, Any], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Self:
-        """With librdkafka's own names, which librdkafka checks."""
+        """Takes librdkafka's setting names, and leaves their validation to librdkafka."""
         admin = cls.__new__(cls)
         admin._connect(config, timeout_s)
         return admin
@@ -67,16 +67,16 @@ class Admin:
     def _connect(self, config: Mapping[str, Any], timeout_s: float) -> None:
         from confluent_kafka import KafkaException, admin
 
-        # The binding re-exports its names without saying so, which a type checker takes for private.
+        # The binding re-exports names without declaring them, so a type checker considers them private.
         self._api: Any = admin
         self._timeout_s = timeout_s
         self._kafka_exception = KafkaException
-        # Failures are raised; what librdkafka would print besides is of interest to nobody who asks once.
+        # Failures are raised as exceptions; librdkafka's own log lines would only repeat them.
         quiet = {"log_level": _WARNING, **config}
         self._client: Any = self._translated("the client's configuration", lambda: self._api.AdminClient(quiet))
 
     def list_topics(self) -> list[str]:
-        """Every topic's name, sorted."""
+        """The names of all topics, sorted."""
         metadata = self._translated("listing topics", lambda: self._client.list_topics(timeout=self._timeout_s))
         return sorted(metadata.topics)
 
@@ -119,7 +119,7 @@ class Admin:
         replication_factor: int | None = None,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """What is not given is the broker's default (KIP-464)."""
+        """Arguments that are left out take the broker's default (KIP-464)."""
 
         def create() -> Mapping[str, Future[None]]:
             topic = self._api.NewTopic(
@@ -138,7 +138,7 @@ class Admin:
         self._answer(f"topic '{name}'", futures[name])
 
     def set_partition_count(self, name: str, partitions: int) -> None:
-        """Partitions can be added, never removed; the broker refuses anything else."""
+        """Partitions can only be added; the broker rejects a smaller number."""
         request = self._api.NewPartitions(name, partitions)
         futures = self._translated(
             f"topic '{name}'", lambda: self._client.create_partitions([request], **self._bounded())
@@ -146,7 +146,7 @@ class Admin:
         self._answer(f"topic '{name}'", futures[name])
 
     def alter_topic_config(self, name: str, *, changes: Mapping[str, str], removals: Iterable[str] = ()) -> None:
-        """Settings that are not named keep their values (KIP-339)."""
+        """Settings that are not listed keep their values (KIP-339)."""
         entries = [
             self._api.ConfigEntry(key, value, incremental_operation=self._api.AlterConfigOpType.SET)
             for key, value in changes.items()
@@ -162,28 +162,31 @@ class Admin:
         self._answer(f"topic '{name}'", futures[resource])
 
     def require_topic(self, name: str) -> None:
-        """Raises UnknownTopic, with the nearest name there is, unless the topic exists."""
+        """Raises UnknownTopic, with the most similar existing name, unless the topic exists."""
         names = self.list_topics()
         if name not in names:
             raise unknown_topic(name, names)
 
     def list_groups(self) -> list[GroupListing]:
-        """Every group that has members or offsets, by name."""
+        """All groups that have members or committed offsets, sorted by name."""
         future = self._translated("listing groups", lambda: self._client.list_consumer_groups(**self._bounded()))
         answer = self._answer("listing groups", future)
         for failure in answer.errors:
             raise from_kafka_error(failure.args[0], "listing groups") from failure
         return sorted(
-            (GroupListing(each.group_id, _word(each.state), _word(each.type).lower()) for each in answer.valid),
+            (
+                GroupListing(each.group_id, _kafka_name(each.state), _kafka_name(each.type).lower())
+                for each in answer.valid
+            ),
             key=lambda group: group.name,
         )
 
     def describe_group(self, name: str) -> GroupDescription:
-        """Raises UnknownGroup for one that has neither members nor offsets."""
+        """Raises UnknownGroup for a group that has neither members nor committed offsets."""
         subject = f"group '{name}'"
         futures = self._translated(subject, lambda: self._client.describe_consumer_groups([name], **self._bounded()))
         found = self._answer(subject, futures[name])
-        if _word(found.state) == "Dead":
+        if _kafka_name(found.state) == "Dead":
             raise UnknownGroup(f"{subject} does not exist")
         members = (
             GroupMember(
@@ -199,15 +202,15 @@ class Admin:
         )
         return GroupDescription(
             name=found.group_id,
-            state=_word(found.state),
-            protocol=_word(found.type).lower(),
+            state=_kafka_name(found.state),
+            protocol=_kafka_name(found.type).lower(),
             assignor=found.partition_assignor,
             coordinator="" if found.coordinator is None else f"{found.coordinator.host}:{found.coordinator.port}",
             members=tuple(sorted(members, key=lambda member: member.member_id)),
         )
 
     def group_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """What the group has committed."""
+        """The committed offsets of the group."""
         subject = f"group '{name}'"
         request = self._api._ConsumerGroupTopicPartitions(name)
         futures = self._translated(
@@ -220,13 +223,13 @@ class Admin:
         }
 
     def group_progress(self, group: GroupDescription) -> list[PartitionProgress]:
-        """How far the group is in every partition that it has to do with."""
+        """Committed offset, end offset and owner of every partition that the group has committed or is assigned."""
         committed = self.group_offsets(group.name)
         partitions = {*committed, *(each for member in group.members for each in member.partitions)}
         return progress_of(group, committed, self.offsets(partitions, "latest"))
 
     def set_group_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises GroupNotEmpty while the group has members: they know better where they are."""
+        """Raises GroupNotEmpty while the group has active members."""
         subject = f"group '{name}'"
         request = self._api._ConsumerGroupTopicPartitions(name, native(offsets))
         futures = self._translated(
@@ -237,7 +240,7 @@ class Admin:
                 if each.error is not None:
                     raise from_kafka_error(each.error, f"{subject}, {TopicPartition(each.topic, each.partition)}")
         except CommitRefused as refusal:
-            # Offsets from outside the membership are taken only while there is none.
+            # The coordinator accepts commits from non-members only while the group is empty.
             raise GroupNotEmpty(f"{subject} has active members; stop them first") from refusal
 
     def delete_group(self, name: str) -> None:
@@ -248,9 +251,9 @@ class Admin:
     def offsets(
         self, partitions: Iterable[TopicPartition], at: Literal["earliest", "latest"] | int
     ) -> dict[TopicPartition, int]:
-        """The first offset, the end, or the first record of this time (milliseconds) or later: the end if none is.
+        """The earliest offset, the end offset, or the offset of the first record at or after a timestamp (in ms).
 
-        A partition that does not exist has none.
+        A timestamp after the last record gives the end offset. Partitions that do not exist are left out.
         """
         asked = list(partitions)
         if not asked:
@@ -282,13 +285,13 @@ class Admin:
         return self._translated(subject, lambda: future.result(timeout=self._timeout_s * 2))
 
 
-def _word(state: Any) -> str:
-    """Kafka's word for one of the binding's constants: `PREPARING_REBALANCE` is `PreparingRebalance`."""
+def _kafka_name(state: Any) -> str:
+    """Kafka's name for one of the binding's constants: `PREPARING_REBALANCE` is `PreparingRebalance`."""
     return "".join(part.capitalize() for part in str(state.name).split("_"))
 
 
 def unknown_topic(name: str, known: Iterable[str]) -> UnknownTopic:
-    """The error for a name that is not among the known ones."""
+    """The error for a topic that is not in `known`, with the most similar name."""
     from difflib import get_close_matches
 
     nearest = get_close_matches(name, list(known), n=1)

@@ -1,10 +1,11 @@
-"""The consumer: records in, positions and commits; alone, or as a member of a group. Guarantees are in `delivery.py`.
+"""The consumer: reads records, tracks positions and commits offsets, as a group member or with assigned partitions.
 
-A face on confluent-kafka's consumer. Owns what the binding leaves to its callers: batches that no rebalance has
-overtaken, automatic commits of records that were dealt with rather than fetched, and errors with names in them.
+A wrapper around confluent-kafka's consumer. Owns what the binding leaves to its callers: batches without records of
+partitions that a rebalance revoked, automatic commits of processed rather than fetched records, and errors that name
+the partition. Delivery guarantees are in `delivery/`.
 
-Invariants: a record of a partition that was taken away is never handed out afterwards. Nothing is committed by itself
-for a record that was not handed out. Not thread-safe, as Kafka's consumers are not; only `stop` is.
+Invariants: `poll` never returns a record of a partition that was revoked before it returned. The automatic commit never
+covers a record that `poll` did not return. Like Kafka's own consumer it is not thread-safe; only `stop` is.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from penstock.client.assignment import Assignment, OnPartitions, StartingOffsets, native, seek_patiently
+from penstock.client.assignment import Assignment, OnPartitions, StartingOffsets, native, seek_with_retries
 from penstock.client.errors import from_kafka_error
 from penstock.client.offset_commits import OffsetCommits, OnCommit
-from penstock.client.record_reading import RecordReader, no_offset, partition_of, problem_of
+from penstock.client.record_reading import RecordReader, error_of, no_offset, partition_of
 from penstock.client.records import Record, next_offsets
 from penstock.client.serializers import Deserializer, Format, deserializer
 from penstock.client.settings import consumer_settings, is_cooperative
@@ -38,7 +39,7 @@ _log = logging.getLogger("penstock.consumer")
 
 
 class Consumer:
-    """`config` is in Kafka's names, with `bootstrap.servers` at least, and `group.id` to subscribe or to commit."""
+    """`config` uses Kafka's setting names. `bootstrap.servers` is required; `group.id` to subscribe or commit."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Consumer:
         self._commits = OffsetCommits(self._settings.values.get("group.id", ""), timeout_s=self._api_timeout_s)
         self._topics: list[str] = []
         self._positions: dict[TopicPartition, int] = {}
-        self._handed_out: list[Record] = []
+        self._returned: list[Record] = []
         self._without_offset: set[TopicPartition] = set()
         self._postponed: ClientError | None = None
         self._stopping = threading.Event()
@@ -67,7 +68,7 @@ class Consumer:
     def group_id(self) -> str:
         group_id: str | None = self._settings.values.get("group.id")
         if not group_id:
-            raise InvalidClientSetting("group.id is missing: subscribing and committing are a group's")
+            raise InvalidClientSetting("group.id is missing: subscribing and committing require a consumer group")
         return group_id
 
     def subscribe(
@@ -80,8 +81,8 @@ class Consumer:
     ) -> None:
         """Reads these topics as a member of the group. A name that begins with `^` is a regular expression.
 
-        The callbacks get a list of TopicPartition, inside `poll`. `on_assign` may `seek`; `on_revoke` may `commit`;
-        `on_lost`, by default the same as `on_revoke`, is called where the partitions are somebody else's already.
+        `poll` calls the callbacks with a list of TopicPartition. `on_assign` may `seek`, and `on_revoke` may `commit`.
+        `on_lost` (by default `on_revoke`) is called when the partitions may already belong to another member.
         """
         self._open()
         _ = self.group_id
@@ -98,9 +99,9 @@ class Consumer:
             self._lazy_client.unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]) -> None:
-        """Reads these partitions, whoever else does; a mapping also says from which offsets."""
+        """Reads these partitions, independently of any group; a mapping also sets the starting offsets."""
         if self._topics:
-            raise ClientError("the consumer is subscribed: unsubscribe before assigning partitions by hand")
+            raise ClientError("the consumer is subscribed: unsubscribe before you assign partitions")
         self._count_as_read()
         client = self._client()
         self._translated("assigning partitions", lambda: self._assignment.assign(client, partitions))
@@ -110,7 +111,7 @@ class Consumer:
         return frozenset(self._assignment.partitions)
 
     def poll(self, timeout_s: float = _DEFAULT_POLL_S, *, max_records: int | None = None) -> list[Record]:
-        """Up to `max.poll.records` records that are there, waiting `timeout_s` at most for the first of them."""
+        """Returns up to `max.poll.records` available records; waits up to `timeout_s` for the first one."""
         self._count_as_read()
         limit = self._settings.values["max.poll.records"] if max_records is None else max_records
         records = []
@@ -121,7 +122,7 @@ class Consumer:
             if isinstance(problem, NoOffset):
                 self._without_offset.add(TopicPartition(problem.topic, problem.partition))
             raise problem
-        self._handed_out = records
+        self._returned = records
         self._positions.update(next_offsets(records))
         return records
 
@@ -132,9 +133,9 @@ class Consumer:
         self._stopping.clear()
 
     def stop(self) -> None:
-        """Ends `run`, after the batch in hand, or an iteration: the one that is going on, or else the next.
+        """Ends `run` after the current batch, or ends an iteration; if none is active, the next one.
 
-        Any thread and any signal handler may call it.
+        Safe to call from any thread and from signal handlers.
         """
         self._stopping.set()
 
@@ -142,7 +143,7 @@ class Consumer:
         return self._stopping.is_set()
 
     def settled(self) -> bool:
-        """Whether the group has given this consumer its share, or partitions were assigned by hand."""
+        """Whether the consumer has an assignment: from the group, or by `assign`."""
         return self._assignment.settled
 
     def run(
@@ -154,10 +155,11 @@ class Consumer:
         batch: bool = False,
         stop_when_idle_s: float | None = None,
     ) -> int:
-        """Calls the handler for what is read, and records progress as the guarantee says; see docs/clients.md.
+        """Calls the handler with every record and commits progress according to the guarantee; see docs/clients.md.
 
-        The handler gets a record, or with `batch=True` a list of them; under `exactly_once` also the store's open
-        transaction. Returns how many records were handled, after `stop`, or when none came for `stop_when_idle_s`.
+        The handler receives a record, or a list of records with `batch=True`; under `exactly_once` also the open
+        transaction of the store. Returns the number of handled records after `stop`, or when no record arrived for
+        `stop_when_idle_s`.
         """
         from penstock.client.delivery.loop import run
 
@@ -167,23 +169,23 @@ class Consumer:
             self._stopping.clear()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The next record of the partition is the one with this offset."""
-        self._handed_out = [record for record in self._handed_out if record.topic_partition != partition]
+        """Sets the position of the partition: the next `poll` reads from this offset."""
+        self._returned = [record for record in self._returned if record.topic_partition != partition]
         if not self._assignment.note_seek(partition, offset):
             if partition not in self._assignment.partitions:
-                raise ClientError(f"seeking in {partition}: it is not assigned to this consumer")
+                raise ClientError(f"cannot seek in {partition}: it is not assigned to this consumer")
             self._seek_now(partition, offset)
         self._positions[partition] = offset
         self._without_offset.discard(partition)
 
     def rewind(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Seeks, as far as the partitions are still ours; whoever has the others begins where the group committed."""
+        """Seeks in the partitions that are still assigned; the others start from the group's committed offset."""
         for partition, offset in offsets.items():
             if partition in self._assignment.partitions:
                 self.seek(partition, offset)
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that is handed out."""
+        """The offset of the next record that `poll` returns."""
         if partition in self._positions:
             return self._positions[partition]
         committed = self.committed([partition])[partition] if "group.id" in self._settings.given else None
@@ -198,20 +200,20 @@ class Consumer:
         return self._watermarks(partition)[0]
 
     def end_offset(self, partition: TopicPartition) -> int:
-        """Where the next record will be written; under `read_committed`, where the first open transaction begins."""
+        """The high watermark; under `read_committed`, the last stable offset."""
         return self._watermarks(partition)[1]
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing of these is handed out until `resume`; membership and positions stay."""
+        """Stops returning records of these partitions until `resume`; membership and positions are kept."""
         self._translated("pausing", functools.partial(self._client().pause, native(partitions)))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self._translated("resuming", functools.partial(self._client().resume, native(partitions)))
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commits what was handed out, or these offsets (of the next records), and waits for the broker's answer.
+        """Commits the positions after the last `poll`, or these offsets (of the next records), and waits.
 
-        Raises CommitRefused where the group has moved on, and the partitions may be somebody else's.
+        Raises CommitRefused if the group has rebalanced and the partitions may belong to another member.
         """
         wanted = self._to_commit(offsets)
         if wanted:
@@ -221,24 +223,24 @@ class Consumer:
     def commit_async(
         self, offsets: Mapping[TopicPartition, int] | None = None, *, on_commit: OnCommit | None = None
     ) -> None:
-        """As `commit`, without waiting: a later `poll` calls `on_commit` with the offsets and the error or None."""
+        """Like `commit`, without waiting: a later `poll` calls `on_commit` with the offsets and the error or None."""
         wanted = self._to_commit(offsets)
         if wanted:
             self._commits.require_membership(self._client(), subscribed=bool(self._topics))
             self._commits.commit_async(self._client(), wanted, on_commit)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """What the group has committed; None where it has not."""
+        """The group's committed offsets; None for partitions without one."""
         _ = self.group_id
         return self._commits.committed(self._client(), partitions)
 
     def group_metadata(self) -> Any:
-        """The membership that `Producer.send_offsets_to_transaction` shows to the broker."""
+        """The group membership, for `Producer.send_offsets_to_transaction`."""
         self._commits.require_membership(self._client(), subscribed=bool(self._topics))
         return self._client().consumer_group_metadata()
 
     def close(self) -> None:
-        """Leaves the group; with `enable.auto.commit`, commits what was handed out."""
+        """Leaves the group; with `enable.auto.commit`, commits the offsets of the returned records first."""
         if self._closed:
             return
         self._count_as_read()
@@ -253,20 +255,20 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            # Whether the records in hand were dealt with, nobody knows: they come again.
-            self._handed_out = []
+            # It is unknown which of the returned records were processed: they are read again.
+            self._returned = []
         self.close()
 
     def begin_run(self, starting_offsets: StartingOffsets | None, *, exactly_once: bool) -> None:
-        """Leaves progress to `delivery.py`; partitions begin where it says, those that are assigned already too."""
+        """Hands progress over to `delivery/`; its starting offsets also apply to partitions that are assigned."""
         if exactly_once and self._isolation_level != "read_committed":
             if "isolation.level" in self._settings.given or self._lazy_client is not None:
                 raise InvalidClientSetting(
-                    "exactly_once reads no records of aborted transactions: set isolation.level to read_committed"
+                    "exactly_once requires isolation.level=read_committed: aborted records must not be read"
                 )
             self._isolation_level = "read_committed"
         self._auto_commit = False
-        self._handed_out = []
+        self._returned = []
         self._assignment.starting_offsets = starting_offsets
         if starting_offsets is not None and self._assignment.partitions:
             self.rewind(starting_offsets(sorted(self._assignment.partitions)))
@@ -279,13 +281,13 @@ class Consumer:
             raise ClientError("the consumer is closed")
 
     def _client(self) -> Any:
-        """Made on first use, because a run may still decide what is read."""
+        """Created on first use, because `run` may still change the isolation level."""
         self._open()
         if self._lazy_client is None:
             from confluent_kafka import Consumer as Native
 
             librdkafka = {
-                "group.id": "penstock-consumer",  # librdkafka wants one even of a reader that belongs to no group
+                "group.id": "penstock-consumer",  # librdkafka requires one even without a group
                 "logger": _log,
                 **self._settings.librdkafka,
                 "isolation.level": self._isolation_level,
@@ -310,7 +312,7 @@ class Consumer:
         )
 
     def _on_assign(self, client: Any, partitions: list[Any]) -> None:
-        # Where they begin is the group's word, or the store's, or a seek's in the user's callback.
+        # The group, a store or a seek in the user's callback decides where they start.
         for each in partitions:
             self._positions.pop(TopicPartition(each.topic, each.partition), None)
         self._assignment.assigned(client, partitions)
@@ -322,7 +324,7 @@ class Consumer:
         messages: list[Message] = []
         wait_s = timeout_s
         while len(messages) < limit:
-            # One by one: a rebalance happens inside this call, and what was fetched before it is not ours any more.
+            # One at a time: a rebalance happens inside this call, and records fetched before it may be revoked.
             message = client.poll(wait_s)
             if moved:
                 messages = [each for each in messages if partition_of(each) not in moved]
@@ -330,7 +332,7 @@ class Consumer:
             if message is None:
                 break
             if message.error() is not None:
-                self._postponed = problem_of(message)
+                self._postponed = error_of(message)
                 if self._postponed is not None:
                     break
                 continue
@@ -347,7 +349,7 @@ class Consumer:
             try:
                 records.append(self._reader.read(message))
             except DeserializationError as failure:
-                # The consumer stays before the record. The others of the batch are good.
+                # The position stays before this record. The rest of the batch is returned.
                 partition = partition_of(message)
                 unreadable.add(partition)
                 self._postponed = failure
@@ -355,8 +357,8 @@ class Consumer:
         return records
 
     def _count_as_read(self) -> None:
-        """What the last poll handed out was dealt with, or the caller would not be back: it may be committed."""
-        records, self._handed_out = self._handed_out, []
+        """The caller polls again, so it has processed the records of the last poll: they may be committed."""
+        records, self._returned = self._returned, []
         if self._auto_commit and records and self._lazy_client is not None:
             offsets = {
                 partition: offset
@@ -374,10 +376,10 @@ class Consumer:
     def _seek_now(self, partition: TopicPartition, offset: int) -> None:
         client = self._client()
         if partition in self._without_offset:
-            # librdkafka has given up on it, for good unless it is assigned anew.
+            # librdkafka has stopped fetching it until it is assigned again.
             move = functools.partial(self._assignment.restart, client, partition, offset, self._positions)
         else:
-            move = functools.partial(seek_patiently, client, partition, offset)
+            move = functools.partial(seek_with_retries, client, partition, offset)
         self._translated(f"seeking in {partition}", move)
 
     def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:

@@ -1,6 +1,6 @@
-"""What is known of consumer groups: their members, their progress, their lag. Plain values, filled by `admin.py`.
+"""Consumer groups as the admin client describes them: members, committed offsets, lag. Plain values.
 
-Invariant: offsets are those of the next record, as Kafka counts; None where a group has committed none.
+Invariant: a committed offset is that of the next record to read; None where the group has committed none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.core.ids import TopicPartition
 class GroupListing:
     name: str
     state: str
-    """Kafka's word: `Stable`, `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Assigning`, `Reconciling`, ..."""
+    """Kafka's name: `Stable`, `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Assigning`, `Reconciling`, ..."""
     protocol: str
     """`classic`, or `consumer` for groups of KIP-848."""
 
@@ -41,12 +41,12 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far a group is in one partition."""
+    """A group's progress in one partition."""
 
     partition: TopicPartition
     committed: int | None
     end_offset: int | None
-    """None for a partition that is not there any more."""
+    """None for a partition that no longer exists."""
     member: GroupMember | None
 
     @property
@@ -61,7 +61,7 @@ def progress_of(
     committed: Mapping[TopicPartition, int],
     end_offsets: Mapping[TopicPartition, int],
 ) -> list[PartitionProgress]:
-    """Every partition that the group has committed or that a member has."""
+    """All partitions with a committed offset or an assigned member."""
     owners = {partition: member for member in group.members for partition in member.partitions}
     return [
         PartitionProgress(partition, committed.get(partition), end_offsets.get(partition), owners.get(partition))

@@ -1,8 +1,8 @@
-"""A group's offsets, committed and asked for: the part of a consumer that talks to its coordinator about progress.
+"""Commits and fetches a group's offsets: the consumer's conversation with its group coordinator.
 
-Owns retries, and the callbacks of commits that nobody waits for. It must never know how an offset came about.
+Owns retries, and the callbacks of asynchronous commits. It must never know how an offset was determined.
 
-Invariant: a commit that returns is in the group's log; one that raises CommitRefused is not.
+Invariant: a commit that returns is durable at the coordinator; one that raises CommitRefused changed nothing.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ class OffsetCommits:
     def __init__(self, group_id: str, *, timeout_s: float) -> None:
         self._subject = f"offsets of group '{group_id}'"
         self._timeout_s = timeout_s
-        self._under_way: list[tuple[dict[TopicPartition, int], OnCommit | None]] = []
+        self._in_flight: list[tuple[dict[TopicPartition, int], OnCommit | None]] = []
 
     def require_membership(self, client: Any, *, subscribed: bool) -> None:
-        """Once the group has put a member out, librdkafka shows no member id, and an empty group would believe it."""
+        """Raises CommitRefused unless the consumer is a member.
+
+        After the group removed a member, librdkafka commits without a member id, and an empty group would accept it.
+        """
         if subscribed and not client.memberid():
-            raise CommitRefused(f"{self._subject}: this consumer is no member of the group any more")
+            raise CommitRefused(f"{self._subject}: this consumer is no longer a member of the group")
 
     def commit(self, client: Any, offsets: Mapping[TopicPartition, int]) -> None:
         from confluent_kafka import KafkaException
@@ -57,11 +60,11 @@ class OffsetCommits:
     def commit_async(self, client: Any, offsets: Mapping[TopicPartition, int], on_commit: OnCommit | None) -> None:
         from confluent_kafka import KafkaException
 
-        self._under_way.append((dict(offsets), on_commit))
+        self._in_flight.append((dict(offsets), on_commit))
         try:
             client.commit(offsets=native(offsets), asynchronous=True)
         except KafkaException as failure:
-            self._under_way.pop()
+            self._in_flight.pop()
             raise from_kafka_error(failure.args[0], self._subject) from failure
 
     def committed(self, client: Any, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
@@ -80,16 +83,16 @@ class OffsetCommits:
         return found
 
     def on_answer(self, error: KafkaError | None, partitions: list[Any]) -> None:
-        """librdkafka's callback for every commit, ours and its own; it does not say which, but which offsets."""
+        """librdkafka's callback for every commit, explicit or automatic; only the offsets identify the commit."""
         answered = {TopicPartition(each.topic, each.partition): each.offset for each in partitions}
         failed = error or next((each.error for each in partitions if each.error is not None), None)
         failure = None if failed is None else from_kafka_error(failed, self._subject)
-        for number, (offsets, on_commit) in enumerate(self._under_way):
+        for number, (offsets, on_commit) in enumerate(self._in_flight):
             if offsets == answered:
-                del self._under_way[number]
+                del self._in_flight[number]
                 if on_commit is not None:
                     on_commit(offsets, failure)
                     return
                 break
         if failed is not None and failed.code() != _NOTHING_TO_COMMIT:
-            _log.warning("not committed: %s", failure)
+            _log.warning("offsets were not committed: %s", failure)

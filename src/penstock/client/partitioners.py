@@ -1,10 +1,10 @@
-"""Which partition a record goes to: by its key's hash, in turn, or as a callable of the user's says.
+"""Partitioners: by the hash of the key, round-robin, or any callable of the user.
 
 A partitioner is any callable `(key, value, partition_count) -> partition` over the serialized key and value (None for
-null). `Hash`, the default, is not called by the producer: librdkafka has the same function, which needs no partition
-count beforehand and keeps records without a key on one partition until a batch is full.
+null). The producer does not call `Hash`, the default: librdkafka has the same function built in. It needs no partition
+count in advance and is sticky for records without a key: they stay on one partition until a batch is full.
 
-Invariant: a key goes where Apache Kafka's Java producer sends it.
+Invariant: `Hash` maps a key to the same partition as Apache Kafka's Java producer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEED: Final = 0x9747B28C
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 of 32 bits with Kafka's seed, as an unsigned number (Java's is the same number with a sign)."""
+    """32-bit MurmurHash2 with Kafka's seed, as an unsigned number (Java has the same number, signed)."""
     length = len(data)
     hashed = _SEED ^ length
     whole = length & ~3
@@ -37,7 +37,7 @@ def murmur2(data: bytes) -> int:
 
 
 class Hash:
-    """The same key, the same partition. Records without a key go anywhere, a batch at a time."""
+    """Equal keys go to the same partition. Records without a key go to a random one, batch by batch."""
 
     def __call__(self, key: bytes | None, value: bytes | None, partition_count: int) -> int:
         if key is None:
@@ -46,7 +46,7 @@ class Hash:
 
 
 class RoundRobin:
-    """Every partition of a topic in turn, whatever the key."""
+    """Each record goes to the next partition of its topic, whatever its key."""
 
     def __init__(self) -> None:
         self._turn = count()

@@ -1,10 +1,10 @@
-"""The producer: records out, each with a future of where it was written; and transactions around them.
+"""The producer: sends records, each with a future for its metadata, and runs transactions.
 
-A face on confluent-kafka's producer, whose delivery reports a thread of ours collects, so that futures complete without
-anybody polling. It must never know how a record's value came about.
+A wrapper around confluent-kafka's producer. A background thread collects its delivery reports, so that futures complete
+without polling. It must never know how a record's value was made.
 
-Invariants: every record that `send` accepted completes its future, one way or the other; `close` returns when all have.
-A transaction's block is left committed, aborted, or with TransactionOutcomeUnknown.
+Invariants: every record that `send` accepts completes its future with metadata or an error, and `close` returns when
+all have completed. A transaction block ends committed, aborted, or with TransactionOutcomeUnknown.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _log = logging.getLogger("penstock.producer")
 
 
 class Delivery(Future[RecordMetadata]):
-    """Where a record was written, once it is. `result()` waits for it; in a coroutine, `await` does."""
+    """A future for the metadata of a sent record. `result()` waits for it; in a coroutine, `await` does."""
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         return asyncio.wrap_future(self).__await__()
 
 
 class Producer:
-    """`config` is in Kafka's names, with `bootstrap.servers` at least. Thread-safe, except for transactions."""
+    """`config` uses Kafka's setting names; `bootstrap.servers` is required. Thread-safe, except for transactions."""
 
     def __init__(
         self,
@@ -100,11 +100,11 @@ class Producer:
         partition: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Queues a record and returns at once, unless `buffer.memory` is full: then it waits `max.block.ms` at most.
+        """Queues a record and returns; blocks for up to `max.block.ms` while `buffer.memory` is full.
 
-        What can be known at once about a record that cannot be sent is raised; the rest is in the future.
-        `timestamp` is in milliseconds since 1970. `on_delivery` is called with the metadata or the error, in a thread
-        of the producer's, before the future completes.
+        Errors that are known immediately are raised; delivery errors are set on the future. `timestamp` is in
+        milliseconds since the epoch. The producer's background thread calls `on_delivery` with the metadata or the
+        error before the future completes.
         """
         key_bytes = _serialized(self._key_bytes, key, "key", topic)
         value_bytes = _serialized(self._value_bytes, value, "value", topic)
@@ -124,13 +124,13 @@ class Producer:
         return delivery
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Waits until every record that was sent is delivered or has failed. Raises BrokerUnreachable past the time."""
+        """Waits until every sent record is delivered or has failed. Raises BrokerUnreachable after `timeout_s`."""
         unsent = self._translated("flushing", self._open_client().flush, -1 if timeout_s is None else timeout_s)
         if unsent:
             raise BrokerUnreachable(f"{unsent} records were not delivered within {timeout_s:g} s")
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Delivers what was sent, aborts an open transaction, and ends. Past the time, what is left fails."""
+        """Aborts an open transaction and delivers the queued records. Records left after `timeout_s` fail."""
         if self._closed.is_set():
             return
         try:
@@ -154,12 +154,12 @@ class Producer:
         self.close()
 
     def init_transactions(self, timeout_s: float | None = None) -> None:
-        """Takes the `transactional.id`: fences an earlier producer of it and settles what that left open.
+        """Acquires the `transactional.id`: fences earlier producers of it and ends their open transaction.
 
-        `transaction()` and `begin_transaction` do it the first time; call it where that moment matters.
+        `transaction()` and `begin_transaction` call it the first time; call it yourself to choose the moment.
         """
         if not self._transactions_ready:
-            self._resume("taking the transactional.id", self._open_client().init_transactions, timeout_s)
+            self._resume("acquiring the transactional.id", self._open_client().init_transactions, timeout_s)
             self._transactions_ready = True
 
     def begin_transaction(self) -> None:
@@ -168,7 +168,7 @@ class Producer:
         self._in_transaction = True
 
     def commit_transaction(self, timeout_s: float | None = None) -> None:
-        """Commits. A transaction that cannot is aborted, and TransactionAborted raised: it may be done again."""
+        """Commits. If the broker refuses, aborts and raises TransactionAborted: the transaction may be repeated."""
         subject = "committing a transaction"
         try:
             self._resume(subject, self._open_client().commit_transaction, timeout_s)
@@ -176,23 +176,23 @@ class Producer:
             self.abort_transaction()
             raise
         except BrokerUnreachable as failure:
-            # Neither committing nor aborting is ours to decide any more.
+            # The broker may have committed: this producer can no longer abort.
             self._in_transaction = False
             raise TransactionOutcomeUnknown(
-                f"{failure}; close this producer: the next one of its transactional.id settles it"
+                f"{failure}; close this producer; the next producer with its transactional.id completes the transaction"
             ) from failure
         self._in_transaction = False
 
     def abort_transaction(self, timeout_s: float | None = None) -> None:
-        """What was sent in it is never seen by a consumer with `isolation.level=read_committed`."""
+        """Consumers with `isolation.level=read_committed` never read the records of the transaction."""
         self._in_transaction = False
         self._resume("aborting a transaction", self._open_client().abort_transaction, timeout_s)
 
     def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group_metadata: Any) -> None:
-        """Makes a consumer's progress a part of the open transaction.
+        """Commits a consumer's offsets as part of the open transaction.
 
-        `offsets` are those of the next records; `group_metadata` is what `Consumer.group_metadata()` returned when the
-        records were read.
+        `offsets` are those of the next records; `group_metadata` is the result of `Consumer.group_metadata()` at the
+        time the records were read.
         """
         send = functools.partial(self._open_client().send_offsets_to_transaction, native(offsets), group_metadata)
         self._resume("adding offsets to a transaction", send, None)
@@ -219,8 +219,9 @@ class Producer:
                 deadline = deadline if deadline is not None else now + self._max_block_s
                 if now >= deadline:
                     waited = f"max.block.ms={self._max_block_s * 1000:g}"
-                    reason = f"buffer.memory has been full for {waited}: the broker takes less than is sent"
-                    raise BufferFull(reason) from None
+                    raise BufferFull(
+                        f"buffer.memory has been full for {waited}: records are sent faster than the broker accepts"
+                    ) from None
                 self._collect_reports(_ROOM_WAIT_S)
             except self._kafka_exception as failure:
                 raise from_kafka_error(failure.args[0], _subject(record[0], record[3])) from failure
@@ -240,11 +241,11 @@ class Producer:
         try:
             self._client.poll(timeout_s)
         except self._kafka_exception as failure:
-            # A producer that can do nothing more, as one that was fenced. Whoever sends or commits next is told.
-            _log.debug("the producer has failed for good: %s", failure)
+            # A fatal error, such as fencing. The next send or commit raises it.
+            _log.debug("the producer has failed permanently: %s", failure)
 
     def _resume(self, subject: str, call: Callable[[float], None], timeout_s: float | None) -> None:
-        """librdkafka's transactional calls go on where they stopped when they are called again after a timeout."""
+        """librdkafka's transactional calls resume where they stopped when they are repeated after a timeout."""
         if not self._transactional:
             raise ClientError(f"{subject}: the producer has no transactional.id")
         limit_s = self._transaction_timeout_s if timeout_s is None else timeout_s
@@ -267,7 +268,7 @@ class Producer:
 
 
 def _complete(delivery: Delivery, on_delivery: OnDelivery | None, error: KafkaError | None, message: Message) -> None:
-    """Runs in the thread that collects the reports, which must survive whatever a callback of the user's does."""
+    """Runs in the thread that collects delivery reports, which must survive errors of the user's callback."""
     topic, partition, offset = str(message.topic()), message.partition(), message.offset()
     failure = metadata = None
     if error is not None:

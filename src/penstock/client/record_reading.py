@@ -1,9 +1,8 @@
-"""From librdkafka's messages to records, and from its events to errors worth raising.
+"""Converts librdkafka's messages into records, and its error events into exceptions.
 
-Owns deserialization and the judgement which of librdkafka's events concern the caller. It must never know of positions
-or commits.
+Owns deserialization, and which of librdkafka's errors are raised. It must never know positions or commits.
 
-Invariant: an event that a consumer survives by itself is logged and never raised.
+Invariant: an error from which the consumer recovers by itself is logged and never raised.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 _NO_OFFSET: Final = -140
 _END_OF_PARTITION: Final = -191
-# As Java's consumer: poll interval exceeded, topic unknown, connections, timeouts, coordinators that are moving.
-_SURVIVED: Final = frozenset({-147, 3, -187, -195, -193, -185, 7, 14, 15, 16, -180})
+# As in Java's consumer: poll interval exceeded, unknown topic, connections, timeouts, coordinator changes.
+_RECOVERABLE: Final = frozenset({-147, 3, -187, -195, -193, -185, 7, 14, 15, 16, -180})
 _log = logging.getLogger("penstock.consumer")
 
 
@@ -47,7 +46,10 @@ class RecordReader:
             where = f"{TopicPartition(topic, partition)} offset {offset}"
             reason = f"{type(failure).__name__}: {failure}"
             raise DeserializationError(
-                f"{where}: the {part} cannot be read ({reason})", topic=topic, partition=partition, offset=offset
+                f"{where}: the {part} cannot be deserialized ({reason})",
+                topic=topic,
+                partition=partition,
+                offset=offset,
             ) from failure
         headers: Any = message.headers()
         return Record(
@@ -69,8 +71,8 @@ def partition_of(message: Message) -> TopicPartition:
     return TopicPartition(topic, partition)
 
 
-def problem_of(event: Message) -> ClientError | None:
-    """What to raise for a message that is an error; None if the consumer carries on by itself."""
+def error_of(event: Message) -> ClientError | None:
+    """The exception for an error event; None if the consumer recovers by itself."""
     error = event.error()
     assert error is not None
     code, topic, partition = error.code(), event.topic(), event.partition()
@@ -79,7 +81,7 @@ def problem_of(event: Message) -> ClientError | None:
     if code == _NO_OFFSET and topic is not None and partition is not None:
         return no_offset(TopicPartition(topic, partition))
     subject = "the consumer" if topic is None else f"topic '{topic}'"
-    if code in _SURVIVED and not error.fatal():
+    if code in _RECOVERABLE and not error.fatal():
         _log.warning("%s: %s", subject, error.str())
         return None
     return from_kafka_error(error, subject)
@@ -87,8 +89,8 @@ def problem_of(event: Message) -> ClientError | None:
 
 def no_offset(partition: TopicPartition) -> NoOffset:
     return NoOffset(
-        f"{partition} has no committed offset that is still there, and auto.offset.reset is none: "
-        "seek to an offset, or set it to earliest or latest",
+        f"{partition} has no valid committed offset, and auto.offset.reset is none: "
+        "seek to an offset, or set auto.offset.reset to earliest or latest",
         topic=partition.topic,
         partition=partition.partition,
     )

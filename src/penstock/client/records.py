@@ -1,8 +1,7 @@
-"""What clients hand over: a record that was read, where a record was written, and the name of a partition.
+"""Records as the consumer returns them, and the metadata that the producer returns for a sent record.
 
-Named tuples rather than dataclasses: one is made for every record, and a tuple is made in a third of the time.
-
-Invariant: nothing here knows confluent-kafka.
+Named tuples rather than dataclasses: there is one per record, and creating a tuple takes a third of the time.
+Must never know confluent-kafka.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from penstock.core.ids import TopicPartition
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written. With acks=0 nobody knows the offset, and it is -1."""
+    """Where a record was written. `offset` is -1 with acks=0."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    """Milliseconds since 1970: the producer's time, or the broker's if the topic says `LogAppendTime`."""
+    """Milliseconds since the epoch: the producer's time, or the broker's if the topic uses `LogAppendTime`."""
 
 
 class Record(NamedTuple):
-    """A record that was read; `key` and `value` are what the deserializers made of them."""
+    """A record that was read; `key` and `value` are deserialized."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    """Milliseconds since 1970."""
+    """Milliseconds since the epoch."""
     key: Any
     value: Any
     headers: tuple[tuple[str, bytes | None], ...]
@@ -42,7 +41,7 @@ class Record(NamedTuple):
 
 
 def first_offsets(records: Iterable[Record]) -> dict[TopicPartition, int]:
-    """Where reading has to begin again to get all of these records. Records of one partition are in their order."""
+    """The offsets from which all of these records can be read again. Records of one partition must be in order."""
     offsets: dict[TopicPartition, int] = {}
     for record in records:
         offsets.setdefault(record.topic_partition, record.offset)
@@ -50,5 +49,5 @@ def first_offsets(records: Iterable[Record]) -> dict[TopicPartition, int]:
 
 
 def next_offsets(records: Iterable[Record]) -> dict[TopicPartition, int]:
-    """The progress that reading all of these records is: what a commit says, as Kafka counts it."""
+    """The offsets to commit after processing all of these records."""
     return {record.topic_partition: record.offset + 1 for record in records}

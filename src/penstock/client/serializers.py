@@ -1,7 +1,6 @@
-"""Between Python values and a record's bytes: text, bytes and JSON, by name; anything else is a callable of the user's.
+"""Serializers and deserializers of keys and values: bytes, string and JSON by name, or any callable of the user.
 
-Invariant: null stays null. No serializer or deserializer, the user's included, is ever asked about None: a null value
-is a tombstone, and means the same to every reader.
+Invariant: null stays null. No serializer or deserializer is called with None: a null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ Format = Literal["bytes", "string", "json"]
 
 
 def bytes_or_text(value: Any) -> bytes:
-    """The default of producers: bytes as they are, text as UTF-8."""
+    """The producer's default: bytes unchanged, text as UTF-8."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise TypeError(f"expected bytes or text, got {type(value).__name__}; name a serializer, such as 'json'")
+    raise TypeError(f"expected bytes or str, got {type(value).__name__}; set a serializer, such as 'json'")
 
 
 def only_bytes(value: Any) -> bytes:

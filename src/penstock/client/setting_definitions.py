@@ -1,10 +1,11 @@
-"""The settings of clients: Kafka's names and defaults, and what each is called at librdkafka.
+"""The client settings: Kafka's names and defaults, and their names in librdkafka.
 
-Data only; `settings.py` reads it. Three tables: for every client, for producers, for consumers. A setting without a
-name at librdkafka is one that our own code carries out.
+Data only; `settings.py` reads it. Three tables: common settings, producer settings, consumer settings. Settings without
+a name in librdkafka are implemented by our own code.
 
-Invariant: names, defaults and choices are those of Apache Kafka 4.x's Java clients. `FOREIGN` and `OWN_WORDS` hold what
-is not theirs: names that are refused with a reason, and librdkafka's own words for what Kafka has no word for.
+Invariant: names, defaults and choices are those of Apache Kafka 4.x's Java clients. There are two exceptions:
+`UNSUPPORTED` lists names that are rejected with a reason, and `LIBRDKAFKA_ONLY` lists accepted names of librdkafka that
+Kafka's clients have no equivalent for.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ Value = str | int | float | bool | None
 class Definition(NamedTuple):
     kind: type
     default: Value = None
-    """Kafka's default where librdkafka's is another; None leaves it to librdkafka, whose default is the same."""
+    """Kafka's default where librdkafka's differs; None where both are the same."""
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     librdkafka: tuple[str, ...] | None = None
-    """What it is called there; None: the same name; empty: carried out by our own code."""
+    """Its names in librdkafka; None: the same name; empty: implemented by our own code."""
 
 
-OURS: Final[tuple[str, ...]] = ()
+NOT_IN_LIBRDKAFKA: Final[tuple[str, ...]] = ()
 
 EVERY_CLIENT: Final[Mapping[str, Definition]] = {
     "bootstrap.servers": Definition(str),
@@ -71,7 +72,7 @@ PRODUCER: Final[Mapping[str, Definition]] = {
     "delivery.timeout.ms": Definition(int, 120_000, minimum=1),
     "enable.idempotence": Definition(bool, True),
     "linger.ms": Definition(float, 5, minimum=0),
-    "max.block.ms": Definition(int, 60_000, minimum=0, librdkafka=OURS),
+    "max.block.ms": Definition(int, 60_000, minimum=0, librdkafka=NOT_IN_LIBRDKAFKA),
     "max.in.flight.requests.per.connection": Definition(int, 5, minimum=1),
     "max.request.size": Definition(int, 1_048_576, minimum=1000, librdkafka=("message.max.bytes",)),
     "request.timeout.ms": Definition(int, 30_000, minimum=1, librdkafka=("request.timeout.ms", "socket.timeout.ms")),
@@ -87,7 +88,7 @@ CONSUMER: Final[Mapping[str, Definition]] = {
     "auto.offset.reset": Definition(str, "latest", choices=("earliest", "latest", "none")),
     "check.crcs": Definition(bool, True),
     "client.rack": Definition(str),
-    "default.api.timeout.ms": Definition(int, 60_000, minimum=1, librdkafka=OURS),
+    "default.api.timeout.ms": Definition(int, 60_000, minimum=1, librdkafka=NOT_IN_LIBRDKAFKA),
     "enable.auto.commit": Definition(bool, True),
     "fetch.max.bytes": Definition(int, 52_428_800, minimum=0),
     "fetch.max.wait.ms": Definition(int, 500, minimum=0, librdkafka=("fetch.wait.max.ms",)),
@@ -100,14 +101,14 @@ CONSUMER: Final[Mapping[str, Definition]] = {
     "isolation.level": Definition(str, "read_uncommitted", choices=("read_uncommitted", "read_committed")),
     "max.partition.fetch.bytes": Definition(int, 1_048_576, minimum=1),
     "max.poll.interval.ms": Definition(int, 300_000, minimum=1),
-    "max.poll.records": Definition(int, 500, minimum=1, librdkafka=OURS),
+    "max.poll.records": Definition(int, 500, minimum=1, librdkafka=NOT_IN_LIBRDKAFKA),
     "partition.assignment.strategy": Definition(str, "range"),
     "session.timeout.ms": Definition(int, 45_000, minimum=1),
 }
 
 ADMIN: Final[Mapping[str, Definition]] = EVERY_CLIENT
 
-# With the group protocol of KIP-848 these are the broker's to decide, and librdkafka refuses them.
+# With the consumer group protocol of KIP-848 the broker decides these, and librdkafka rejects them.
 DECIDED_BY_BROKER: Final = frozenset({"heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms"})
 
 ASSIGNORS: Final[Mapping[str, str]] = {
@@ -119,8 +120,8 @@ ASSIGNORS: Final[Mapping[str, str]] = {
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
 
-# librdkafka's words for what Kafka's clients have no word for, or only one that means Java.
-OWN_WORDS: Final = frozenset(
+# Settings of librdkafka that Kafka's clients do not have, or have only for Java.
+LIBRDKAFKA_ONLY: Final = frozenset(
     {
         "broker.address.family",
         "debug",
@@ -155,12 +156,12 @@ OWN_WORDS: Final = frozenset(
 )
 
 _NAME_IS: Final = "is librdkafka's name; Kafka's is {}"
-FOREIGN: Final[Mapping[str, str]] = {
-    "batch.num.messages": "is librdkafka's; batch.size bounds a batch",
+UNSUPPORTED: Final[Mapping[str, str]] = {
+    "batch.num.messages": "is librdkafka's name; set batch.size to limit a batch",
     "compression.codec": _NAME_IS.format("compression.type"),
-    "delivery.report.only.error": "has no meaning here: every send has its own future",
-    "enable.auto.offset.store": "has no meaning here: a record counts as read when the next poll asks for more",
-    "enable.partition.eof": "has no meaning here: compare position with end_offsets",
+    "delivery.report.only.error": "is not supported: every send returns a future",
+    "enable.auto.offset.store": "is not supported: the next poll marks the records of the previous one as processed",
+    "enable.partition.eof": "is not supported: compare position with end_offset",
     "fetch.message.max.bytes": _NAME_IS.format("max.partition.fetch.bytes"),
     "fetch.wait.max.ms": _NAME_IS.format("fetch.max.wait.ms"),
     "interceptor.classes": "names Java classes; wrap send, poll or the handler instead",
@@ -175,10 +176,10 @@ FOREIGN: Final[Mapping[str, str]] = {
     "partitioner": "is librdkafka's name; pass partitioner=",
     "partitioner.class": "names a Java class; pass partitioner=",
     "queue.buffering.max.kbytes": _NAME_IS.format("buffer.memory"),
-    "queue.buffering.max.messages": "is librdkafka's; buffer.memory bounds what waits to be sent",
+    "queue.buffering.max.messages": "is librdkafka's name; set buffer.memory to limit queued records",
     "queue.buffering.max.ms": _NAME_IS.format("linger.ms"),
     "request.required.acks": _NAME_IS.format("acks"),
-    "sasl.jaas.config": "is for Java; set sasl.username and sasl.password",
+    "sasl.jaas.config": "configures Java; set sasl.username and sasl.password",
     "socket.receive.buffer.bytes": _NAME_IS.format("receive.buffer.bytes"),
     "socket.send.buffer.bytes": _NAME_IS.format("send.buffer.bytes"),
     "socket.timeout.ms": _NAME_IS.format("request.timeout.ms"),

@@ -1,9 +1,9 @@
-"""From a dictionary in Kafka's configuration names to what librdkafka takes, checked name by name and value by value.
+"""Validates client settings in Kafka's names and translates them into librdkafka's.
 
-Owns the errors that a person reads about a setting: one line with the name, the remedy, and for a typo the nearest
-known name. It must never know what a client does with a setting.
+Owns the error messages about settings: one line with the name, the remedy and, for a typo, the most similar known name.
+It must never know what a client does with a setting.
 
-Invariant: what is accepted has an effect; nothing is ignored silently.
+Invariant: every accepted setting has an effect; none is silently ignored.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from penstock.client.setting_definitions import (
     ASSIGNORS,
     CONSUMER,
     DECIDED_BY_BROKER,
-    FOREIGN,
-    OWN_WORDS,
+    LIBRDKAFKA_ONLY,
     PRODUCER,
+    UNSUPPORTED,
     Definition,
 )
 from penstock.core.addresses import parse_bootstrap_servers
@@ -28,11 +28,11 @@ from penstock.core.errors import InvalidClientSetting
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Effective values by Kafka's names, and the same as librdkafka wants them."""
+    """Effective values by Kafka's names, and the same settings for librdkafka."""
 
     values: Mapping[str, Any]
     given: frozenset[str]
-    """The names that the caller set, as against those that have their default."""
+    """The names that the caller set explicitly."""
     librdkafka: Mapping[str, Any]
 
 
@@ -40,8 +40,8 @@ def producer_settings(config: Mapping[str, Any]) -> ClientSettings:
     values, given = _checked(config, PRODUCER, "a producer")
     _check_idempotence(values, given)
     if "transactional.id" in values:
-        # librdkafka 2.16 hangs in send_offsets_to_transaction when it bootstraps anew in between: one broker that
-        # restarts is enough.
+        # librdkafka 2.16 hangs in send_offsets_to_transaction when it rebootstraps meanwhile: the restart of a single
+        # broker is enough.
         values.setdefault("metadata.recovery.strategy", "none")
     return ClientSettings(values, given, _translated(values, PRODUCER))
 
@@ -51,10 +51,12 @@ def consumer_settings(config: Mapping[str, Any]) -> ClientSettings:
     if values["group.protocol"] == "consumer":
         for name in DECIDED_BY_BROKER:
             if name in given:
-                raise InvalidClientSetting(f"{name}: with group.protocol=consumer the broker decides it; leave it out")
+                raise InvalidClientSetting(
+                    f"{name}: with group.protocol=consumer the broker decides it; remove the setting"
+                )
             del values[name]
     elif "group.remote.assignor" in given:
-        raise InvalidClientSetting("group.remote.assignor: only with group.protocol=consumer")
+        raise InvalidClientSetting("group.remote.assignor requires group.protocol=consumer")
     else:
         values["partition.assignment.strategy"] = _assignors(values["partition.assignment.strategy"])
     return ClientSettings(values, given, _translated(values, CONSUMER))
@@ -66,7 +68,7 @@ def admin_settings(config: Mapping[str, Any]) -> ClientSettings:
 
 
 def is_cooperative(settings: ClientSettings) -> bool:
-    """Whether rebalances take and give single partitions, rather than all and all."""
+    """Whether rebalances move single partitions instead of revoking all of them."""
     strategy = settings.values.get("partition.assignment.strategy")
     return strategy is None or strategy == "cooperative-sticky"
 
@@ -75,7 +77,7 @@ def _checked(
     config: Mapping[str, Any], definitions: Mapping[str, Definition], client: str
 ) -> tuple[dict[str, Any], frozenset[str]]:
     if not isinstance(config, Mapping):
-        raise InvalidClientSetting(f"{client}'s configuration is a dictionary, not {type(config).__name__}")
+        raise InvalidClientSetting(f"the configuration of {client} must be a dictionary, not {type(config).__name__}")
     values: dict[str, Any] = {
         name: definition.default for name, definition in definitions.items() if definition.default is not None
     }
@@ -83,12 +85,12 @@ def _checked(
         definition = definitions.get(name)
         if definition is not None:
             values[name] = _parsed(name, value, definition)
-        elif name in OWN_WORDS:
+        elif name in LIBRDKAFKA_ONLY:
             values[name] = value
         else:
             raise _unknown(name, definitions, client)
     if not values.get("bootstrap.servers"):
-        raise InvalidClientSetting("bootstrap.servers is missing; give HOST:PORT,...")
+        raise InvalidClientSetting("bootstrap.servers is missing; set it to HOST:PORT,...")
     try:
         parse_bootstrap_servers(values["bootstrap.servers"])
     except ValueError as mistake:
@@ -100,26 +102,26 @@ def _unknown(name: object, definitions: Mapping[str, Definition], client: str) -
     from difflib import get_close_matches
 
     if not isinstance(name, str):
-        return InvalidClientSetting(f"the name of a setting is text, not {name!r}")
-    if name in FOREIGN:
-        return InvalidClientSetting(f"{name} {FOREIGN[name]}")
+        return InvalidClientSetting(f"the name of a setting must be a string, not {name!r}")
+    if name in UNSUPPORTED:
+        return InvalidClientSetting(f"{name} {UNSUPPORTED[name]}")
     if name in PRODUCER or name in CONSUMER:
-        return InvalidClientSetting(f"{name} is no setting of {client}")
-    nearest = get_close_matches(name.lower().replace("_", "."), [*definitions, *OWN_WORDS], n=1)
+        return InvalidClientSetting(f"{name} is not a setting of {client}")
+    nearest = get_close_matches(name.lower().replace("_", "."), [*definitions, *LIBRDKAFKA_ONLY], n=1)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-    return InvalidClientSetting(f"'{name}' is no setting of {client}{hint}")
+    return InvalidClientSetting(f"'{name}' is not a setting of {client}{hint}")
 
 
 def _parsed(name: str, value: object, definition: Definition) -> Any:
     parsed = _as_kind(name, value, definition.kind)
     if definition.choices:
-        # Kafka takes security.protocol and the like in any case.
+        # Kafka accepts values such as security.protocol in any letter case.
         by_folded = {choice.lower(): choice for choice in definition.choices}
         if str(parsed).lower() not in by_folded:
             raise InvalidClientSetting(f"{name}={value}: expected one of {', '.join(definition.choices)}")
         parsed = by_folded[str(parsed).lower()]
     if definition.minimum is not None and parsed < definition.minimum:
-        raise InvalidClientSetting(f"{name}={value}: at least {definition.minimum:g}")
+        raise InvalidClientSetting(f"{name}={value}: must be at least {definition.minimum:g}")
     return parsed
 
 
@@ -145,7 +147,7 @@ def _as_kind(name: str, value: object, kind: type) -> Any:
 
 
 def _check_idempotence(values: dict[str, Any], given: frozenset[str]) -> None:
-    """Kafka's rules: what contradicts idempotence turns its default off, and is refused where both were asked for."""
+    """Kafka's rules: a conflicting setting disables idempotence, or is rejected where idempotence is set explicitly."""
     conflicts = []
     if values.get("acks", "all") not in ("all", "-1"):
         conflicts.append(f"acks={values['acks']}")
@@ -157,10 +159,10 @@ def _check_idempotence(values: dict[str, Any], given: frozenset[str]) -> None:
         if "enable.idempotence" in given and not values["enable.idempotence"]:
             conflicts.append("enable.idempotence=false")
         if conflicts:
-            raise InvalidClientSetting(f"transactional.id: not with {conflicts[0]}")
+            raise InvalidClientSetting(f"transactional.id cannot be used with {conflicts[0]}")
     elif conflicts:
         if "enable.idempotence" in given and values["enable.idempotence"]:
-            raise InvalidClientSetting(f"enable.idempotence: not with {conflicts[0]}")
+            raise InvalidClientSetting(f"enable.idempotence cannot be used with {conflicts[0]}")
         values["enable.idempotence"] = False
 
 
@@ -172,7 +174,9 @@ def _assignors(text: str) -> str:
             raise InvalidClientSetting(f"partition.assignment.strategy={name}: expected {known}")
     known_names = [ASSIGNORS[name] for name in names]
     if "cooperative-sticky" in known_names and len(known_names) > 1:
-        raise InvalidClientSetting("partition.assignment.strategy: cooperative-sticky stands alone")
+        raise InvalidClientSetting(
+            "partition.assignment.strategy: cooperative-sticky cannot be combined with other assignors"
+        )
     return ",".join(known_names)
 
 
@@ -184,17 +188,17 @@ def _translated(values: Mapping[str, Any], definitions: Mapping[str, Definition]
             settings[name] = value
             continue
         if name.startswith("compression.") and name.split(".")[1] != values.get("compression.type"):
-            raise InvalidClientSetting(f"{name}: only with compression.type={name.split('.')[1]}")
+            raise InvalidClientSetting(f"{name} requires compression.type={name.split('.')[1]}")
         for target in definition.librdkafka:
             settings[target] = value
     if "buffer.memory" in values:
         settings["queue.buffering.max.kbytes"] = -(-values["buffer.memory"] // 1024)
-        settings["queue.buffering.max.messages"] = 0  # no second bound besides the bytes
+        settings["queue.buffering.max.messages"] = 0  # bytes are the only limit
     if values.get("auto.offset.reset") == "none":
         settings["auto.offset.reset"] = "error"
     if values.get("ssl.endpoint.identification.algorithm") == "":
         settings["ssl.endpoint.identification.algorithm"] = "none"
     if "transactional.id" in values:
-        # librdkafka insists; and no record can be delivered once its transaction has timed out.
+        # librdkafka requires it, and a record cannot be delivered after its transaction timed out.
         settings["delivery.timeout.ms"] = min(values["delivery.timeout.ms"], values["transaction.timeout.ms"])
     return settings

@@ -1,9 +1,9 @@
-"""A partitioner at work: how many partitions a topic has, and what the partitioner makes of it.
+"""Applies a custom partitioner to the partitions of a topic.
 
-Owns the partition counts, which are asked for once per topic and again when they are as old as `metadata.max.age.ms`,
-so that added partitions come into use. It must never know what is in a record.
+Owns the partition counts: it fetches them once per topic and refreshes them after `metadata.max.age.ms`, so that added
+partitions are used. It must never know what is in a record.
 
-Invariant: what it returns is a partition of the topic.
+Invariant: the result is a valid partition of the topic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEW_TOPIC_WAIT_S: Final = 0.1
 
 class _Known(NamedTuple):
     partition_count: int
-    asked_at: float
+    fetched_at: float
 
 
 class TopicPartitioning:
@@ -30,31 +30,31 @@ class TopicPartitioning:
         self._age_s = age_s
         self._wait_s = wait_s
         self._known: dict[str, _Known] = {}
-        self._turns: dict[str, RoundRobin] = {}
+        self._round_robins: dict[str, RoundRobin] = {}
 
     def partition_for(self, topic: str, key: bytes | None, value: bytes | None) -> int:
         partition_count = self._partition_count(topic)
         chosen = self._partitioner_for(topic)(key, value, partition_count)
         if isinstance(chosen, bool) or not isinstance(chosen, int) or not 0 <= chosen < partition_count:
             raise ClientError(
-                f"topic '{topic}': the partitioner chose {chosen!r}, and the partitions are 0 to {partition_count - 1}"
+                f"topic '{topic}': the partitioner returned {chosen!r}; valid partitions are 0 to {partition_count - 1}"
             )
         return chosen
 
     def _partitioner_for(self, topic: str) -> Partitioner:
         if not isinstance(self._partitioner, RoundRobin):
             return self._partitioner
-        # One turn for each topic: records sent to two topics by turns would each find every other partition.
-        return self._turns.setdefault(topic, RoundRobin())
+        # One sequence per topic: with a shared one, alternating sends to two topics would skip every other partition.
+        return self._round_robins.setdefault(topic, RoundRobin())
 
     def _partition_count(self, topic: str) -> int:
         known = self._known.get(topic)
-        if known is None or time.monotonic() - known.asked_at > self._age_s:
-            known = _Known(self._asked(topic), time.monotonic())
+        if known is None or time.monotonic() - known.fetched_at > self._age_s:
+            known = _Known(self._fetched_count(topic), time.monotonic())
             self._known[topic] = known
         return known.partition_count
 
-    def _asked(self, topic: str) -> int:
+    def _fetched_count(self, topic: str) -> int:
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + self._wait_s
@@ -71,7 +71,7 @@ class TopicPartitioning:
                 if found.error is None
                 else from_kafka_error(found.error, f"topic '{topic}'")
             )
-            # Asking may have created it (auto.create.topics.enable), and it has no leaders yet.
+            # The metadata request may have created the topic (auto.create.topics.enable), and it has no leaders yet.
             if (found.error is not None and not found.error.retriable()) or remaining_s < _NEW_TOPIC_WAIT_S:
                 raise failure_now
             time.sleep(_NEW_TOPIC_WAIT_S)

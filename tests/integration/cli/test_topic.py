@@ -64,7 +64,7 @@ def test_creating_twice_fails_unless_that_is_allowed(penstock: Command, new_topi
     topic = new_topic()
     again = penstock("topic", "create", topic)
     assert again.returncode == 1
-    assert "exists already" in only_line(again.stderr)
+    assert "already exists" in only_line(again.stderr)
     allowed = penstock("topic", "create", topic, "--if-not-exists", "--json")
     assert json.loads(allowed.stdout) == {"topic": topic, "created": False}
     assert allowed.returncode == 0

@@ -204,7 +204,7 @@ def test_no_offset_and_nowhere_to_begin(config: dict[str, Any], filled: str, pro
                 consumer.seek(TopicPartition(error.topic, error.partition), 0)
         assert set(begun) == {TopicPartition(filled, 0), TopicPartition(filled, 1)}
         for partition, message in begun.items():
-            assert message.startswith(f"{partition} has no committed offset")
+            assert message.startswith(f"{partition} has no valid committed offset")
             assert "auto.offset.reset is none" in message
         places = sorted((record.partition, record.offset) for record in records)
         assert places == [(number, offset) for number in (0, 1) for offset in range(10)]

@@ -26,7 +26,7 @@ def test_without_a_name_text_is_utf_8_and_bytes_stay() -> None:
     assert plain("ü") == "ü".encode()
     assert plain(bytearray(b"ab")) == plain(memoryview(b"ab")) == plain(b"ab") == b"ab"
     assert deserializer(None)(b"ab") == b"ab"
-    with pytest.raises(TypeError, match="got dict; name a serializer"):
+    with pytest.raises(TypeError, match="got dict; set a serializer"):
         plain({})
 
 

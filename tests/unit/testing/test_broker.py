@@ -114,7 +114,7 @@ def test_a_broker_that_died_by_itself_is_not_passed_over(tmp_path: Path) -> None
     while broker.is_running():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    with pytest.raises(RuntimeError, match="had died"):
+    with pytest.raises(RuntimeError, match="had exited before it was stopped"):
         broker.stop()
 
 

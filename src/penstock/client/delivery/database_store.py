@@ -1,11 +1,11 @@
 """Exactly once through a database: the handler's changes and the consumer's offsets in one database transaction.
 
-Owns the table of offsets and the rule of ownership. What differs between databases is in `sqlite_store.py` and
-`postgres_store.py`. It must never know what a handler writes.
+Owns the offsets table and the ownership rule. `sqlite_store.py` and `postgres_store.py` hold the differences between
+databases. It must never know what a handler writes.
 
-Invariant: the offset of a partition moves only in a transaction of its owner. Taking a partition over and reading its
-offset are one transaction: a consumer that was put out of the group, and does not know it yet, finds its ownership gone
-when it wants to commit, and is rolled back. So it does not matter in which order two consumers learn of a rebalance.
+Invariant: only the owner of a partition changes its offset. A consumer takes ownership and reads the offset in one
+transaction: the previous owner, which may not know of the rebalance yet, finds its ownership gone when it commits, and
+rolls back. So the order in which two consumers learn of a rebalance does not matter.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _log = logging.getLogger("penstock.delivery")
 
 
 class OwnershipLost(ClientError):
-    """Another consumer of the group has taken a partition over; nothing of the batch was kept."""
+    """Another consumer of the group has taken a partition over; the batch was rolled back."""
 
 
 class DatabaseStore(ABC):
-    """A database that keeps results and offsets. The handler gets its connection, with a transaction open."""
+    """A database for results and offsets. The handler receives its connection with an open transaction."""
 
     def open(self, consumer: Consumer) -> StoreSession:
         with self.transaction() as connection:
@@ -59,19 +59,19 @@ class DatabaseStore(ABC):
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[Any]:
-        """A connection with a transaction open, which commits at the end of the block and rolls back if it raises."""
+        """A connection with an open transaction. It commits at the end of the block, and rolls back on an exception."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the connection if the store has opened it itself; another transaction opens it again."""
+        """Closes the connection if the store opened it; the next transaction opens it again."""
 
     @abstractmethod
     def create_table(self, connection: Any, statement: str) -> None:
-        """Several consumers may do this at the same moment."""
+        """Must be safe when several consumers call it concurrently."""
 
     @abstractmethod
     def execute(self, connection: Any, statement: str, values: Sequence[object]) -> Any:
-        """Runs a statement, with `?` for its values, and returns the cursor."""
+        """Runs a statement with `?` placeholders and returns the cursor."""
 
 
 class OffsetsInDatabase:
@@ -79,21 +79,21 @@ class OffsetsInDatabase:
         self._store = store
         self._consumer = consumer
         self._group = consumer.group_id
-        self._owned_as: dict[TopicPartition, str] = {}
+        self._owners: dict[TopicPartition, str] = {}
 
     def starting_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """A new name for every takeover, so that what is left of our own past is as strange as anybody else's."""
+        """Takes ownership under a new name each time, so that a stale transaction of this process is fenced as well."""
         owner = uuid4().hex
         found: dict[TopicPartition, int] = {}
         with self._store.transaction() as connection:
-            # In order, here and when committing, so that two consumers never wait for each other.
+            # Always in the same order, here and in `_advance`, so that two consumers cannot deadlock.
             for partition in sorted(partitions):
                 place = (self._group, partition.topic, partition.partition)
                 self._store.execute(connection, _TAKE_OVER, (*place, owner))
                 (next_offset,) = self._store.execute(connection, _STORED, place).fetchone()
                 if next_offset is not None:
                     found[partition] = next_offset
-        self._owned_as.update(dict.fromkeys(partitions, owner))
+        self._owners.update(dict.fromkeys(partitions, owner))
         return found
 
     def close(self) -> None:
@@ -107,26 +107,29 @@ class OffsetsInDatabase:
                 self._advance(connection, offsets)
         except OwnershipLost as loss:
             _log.info("a batch was rolled back: %s", loss)
-            self._begin_again(records)
+            self._take_back(records)
             return 0
         except BaseException:
             self._consumer.rewind(first_offsets(records))
             raise
-        # For those who look at the group's lag. The database alone decides where to go on.
+        # Only for lag monitoring. The database decides where the next run continues.
         with suppress(ClientError):
             self._consumer.commit_async(offsets)
         return len(records)
 
     def _advance(self, connection: Any, offsets: Mapping[TopicPartition, int]) -> None:
         for partition in sorted(offsets):
-            owner = self._owned_as.get(partition, "")
+            owner = self._owners.get(partition, "")
             values = (offsets[partition], self._group, partition.topic, partition.partition, owner)
             if self._store.execute(connection, _ADVANCE, values).rowcount != 1:
                 raise OwnershipLost(f"{partition} was taken over by another consumer of group '{self._group}'")
 
-    def _begin_again(self, records: Sequence[Record]) -> None:
-        """Either the group has given the partition away, and the next poll says so; or somebody who had lost it did not
-        know yet, and it is ours to take back. Doing so is safe in both cases."""
+    def _take_back(self, records: Sequence[Record]) -> None:
+        """Takes ownership again of the partitions that are still assigned.
+
+        Either the group has revoked a partition, which the next poll reports, or a former owner that did not know of
+        its loss took it over. Taking it back is safe in both cases.
+        """
         begin = first_offsets(records)
         kept = [partition for partition in begin if partition in self._consumer.assignment()]
         self._consumer.rewind({**begin, **self.starting_offsets(kept)})

@@ -1,11 +1,11 @@
-"""Exactly once by recognising repetitions: a unique index on (topic, partition, offset), in the same database.
+"""Exactly once by deduplication: a unique index on (topic, partition, offset) in the database of the effects.
 
-The second style beside stored offsets: progress is the group's, committed after the effect as under at_least_once, and
-a record that comes again is found in the index and skipped. Choose it where offsets have to be the group's own (they
-may be reset with `penstock group reset-offsets`, and nothing is applied twice); it costs a row for every record.
+The alternative to stored offsets: the group's offsets are committed after the effect, as under at_least_once, and a
+repeated record is found in the index and skipped. Choose it where the group's committed offsets must be authoritative
+(`penstock group reset-offsets` works, and no record is applied twice). It costs one row per record.
 
-Invariant: a record's row and its effect commit together. A consumer that was put out of the group, and does not know
-it, meets the same index, and waits there for whoever came first.
+Invariant: a record's row and its effect commit together. A consumer that lost its partitions without knowing it
+conflicts in the same index, and waits there for the transaction that came first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger("penstock.delivery")
 
 
 class Deduplicated:
-    """`store=Deduplicated(SQLiteStore("orders.db"))`: the handler sees each record once, whatever comes again."""
+    """`store=Deduplicated(SQLiteStore("orders.db"))`: repeated records never reach the handler."""
 
     def __init__(self, database: DatabaseStore) -> None:
         self._database = database
@@ -73,7 +73,7 @@ class DeduplicatedSession:
         try:
             self._consumer.commit(next_offsets(records))
         except CommitRefused as refusal:
-            _log.info("a batch will come again, and be skipped: %s", refusal)
+            _log.info("a batch will be repeated and skipped: %s", refusal)
         return len(new)
 
     def _already_applied(self, connection: Any, record: Record) -> bool:

@@ -1,10 +1,9 @@
 """Exactly once for a handler that produces: its records and the consumer's offsets in one Kafka transaction.
 
-Owns the transaction around a batch, and trying again after one that had to be aborted. It must never know what the
-handler sends.
+Owns the transaction around a batch, and the retry after an abort. It must never know what the handler sends.
 
-Invariant: a batch's offsets commit if and only if what the handler sent for it does. A member that the group has put
-out cannot commit: the broker compares its generation, inside the transaction (KIP-447).
+Invariant: a batch's offsets commit if and only if the records that the handler sent for it do. A consumer that is no
+longer a group member cannot commit: the broker checks its generation in the transaction (KIP-447).
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ if TYPE_CHECKING:
     from penstock.client.delivery.loop import Call
     from penstock.client.producer import Producer
 
-_ATTEMPTS_IN_A_ROW_MAX: Final = 10
+_CONSECUTIVE_ABORTS_MAX: Final = 10
 _log = logging.getLogger("penstock.delivery")
 
 
 class KafkaTransaction:
-    """The handler gets the producer, in a transaction: `def handler(record, producer): producer.send(...)`.
+    """The handler receives the producer with an open transaction: `def handler(record, producer): producer.send(...)`.
 
-    The producer has a `transactional.id`, one of its own for each running instance, and the same again after a restart.
+    The producer needs a `transactional.id` that is unique to each running instance and stays the same after a restart.
     """
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
 
     def open(self, consumer: Consumer) -> KafkaTransactionSession:
-        # Before the first read: what a predecessor left open is settled, and its offsets are the group's.
+        # Before the first read: this ends the transaction of a crashed predecessor, and its offsets become the group's.
         self._producer.init_transactions()
         return KafkaTransactionSession(self._producer, consumer)
 
@@ -45,32 +44,32 @@ class KafkaTransactionSession:
     def __init__(self, producer: Producer, consumer: Consumer) -> None:
         self._producer = producer
         self._consumer = consumer
-        self._aborted_in_a_row = 0
+        self._consecutive_aborts = 0
 
     def starting_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """What the group has committed, also where an earlier run could not learn how its last transaction ended."""
+        """The group's committed offsets, also after a run that did not learn the outcome of its last transaction."""
         committed = self._consumer.committed(partitions)
         return {partition: offset for partition, offset in committed.items() if offset is not None}
 
     def close(self) -> None:
-        """The producer is the caller's, and stays open."""
+        """The caller owns the producer; it stays open."""
 
     def deliver(self, records: Sequence[Record], call: Call) -> int:
         try:
-            # Now, not at the end: a member that is put out while the handler works must not show its next membership.
+            # Taken before the handler runs: a consumer that rejoins meanwhile must not commit with its new membership.
             membership = self._consumer.group_metadata()
             with self._producer.transaction():
                 call(records, self._producer)
                 self._producer.send_offsets_to_transaction(next_offsets(records), membership)
         except (TransactionAborted, CommitRefused) as failure:
             self._consumer.rewind(first_offsets(records))
-            self._aborted_in_a_row += 1
-            if self._aborted_in_a_row >= _ATTEMPTS_IN_A_ROW_MAX:
+            self._consecutive_aborts += 1
+            if self._consecutive_aborts >= _CONSECUTIVE_ABORTS_MAX:
                 raise
-            _log.warning("a batch is tried again: %s", failure)
+            _log.warning("retrying a batch: %s", failure)
             return 0
         except BaseException:
             self._consumer.rewind(first_offsets(records))
             raise
-        self._aborted_in_a_row = 0
+        self._consecutive_aborts = 0
         return len(records)

@@ -1,15 +1,15 @@
-"""The consume loop with a declared guarantee: when progress is recorded, relative to what the handler does.
+"""The consume loop behind `Consumer.run`: it orders offset commits and handler calls to keep a declared guarantee.
 
-    at_most_once    progress, then the handler       a crash may lose up to a batch, and repeats nothing
-    at_least_once   the handler, then progress       a crash may repeat up to a batch, and loses nothing
-    exactly_once    both in one atomic commit        a crash does neither
+    at_most_once    commit, then the handler         a crash may lose up to one batch, and repeats nothing
+    at_least_once   the handler, then commit         a crash may repeat up to one batch, and loses nothing
+    exactly_once    both in one atomic commit        a crash loses and repeats nothing
 
-Owns the loop, the order of effect and commit, and what becomes of a batch that failed. It must never know what a store
-keeps; those are `database_store.py`, `deduplication.py` and `kafka_transaction.py`.
+Owns the loop, the order of handler and commit, and the handling of failed batches. It must never know what a store
+keeps: see `database_store.py`, `deduplication.py` and `kafka_transaction.py`.
 
-Invariants: a batch is dealt with, or given up, before the next poll, and rebalances happen inside polls: so nothing is
-committed for a partition that was taken away meanwhile, nor for a record that was not dealt with. After an error, the
-position is such that another `run` keeps the guarantee.
+Invariants: a batch is completed or abandoned before the next poll, and rebalances happen only inside polls. So no
+offset is committed for a revoked partition or for an unprocessed record. After an error, the position is such that
+another `run` keeps the guarantee.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
 
 Handler = Callable[..., object]
-"""Takes a record, or a list of them with `batch=True`; under `exactly_once` the store's transaction besides."""
+"""Takes a record, or a list of records with `batch=True`; under `exactly_once` also the store's transaction."""
 
 _POLL_S: Final = 0.1
 _JOINING_S_MAX: Final = 30.0
@@ -37,7 +37,7 @@ _log = logging.getLogger("penstock.delivery")
 
 
 class HandlerError(ClientError):
-    """The handler raised, which is the `__cause__`; of a batch, `offset` is the first one that was handed over."""
+    """The handler raised an exception: see `__cause__`. For a batch, `offset` is that of its first record."""
 
     def __init__(self, records: Sequence[Record], cause: Exception) -> None:
         self.topic, self.partition, self.offset = records[0].topic, records[0].partition, records[0].offset
@@ -45,29 +45,29 @@ class HandlerError(ClientError):
 
 
 class InvalidGuarantee(ClientError):
-    """The guarantee cannot be kept with what was given."""
+    """The arguments do not allow the guarantee."""
 
 
 class Store(Protocol):
-    """Where `exactly_once` keeps progress together with effects."""
+    """Commits progress together with effects, for `exactly_once`."""
 
     def open(self, consumer: Consumer) -> StoreSession:
-        """Called once for each run, before anything is read."""
+        """Called once per run, before the first read."""
 
 
 class StoreSession(Protocol):
     def starting_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Takes these partitions over, and says where to begin; those that are not named begin where the group says."""
+        """Takes ownership of these partitions and returns their offsets; the others start at the group's offsets."""
 
     def deliver(self, records: Sequence[Record], call: Call, /) -> int:
-        """Effect and progress of these records, or neither. Returns how many were dealt with."""
+        """Commits effect and progress of these records atomically. Returns the number of processed records."""
 
     def close(self) -> None:
-        """Called at the end of the run, however it ends."""
+        """Called at the end of the run, also after an error."""
 
 
 class Call(Protocol):
-    """Calls the handler for these records, whole or one by one; what it raises arrives as HandlerError."""
+    """Calls the handler with these records, together or one by one; wraps its exceptions in HandlerError."""
 
     def __call__(self, records: Sequence[Record], /, *transaction: Any) -> None: ...
 
@@ -81,7 +81,7 @@ def run(
     batch: bool,
     stop_when_idle_s: float | None,
 ) -> int:
-    """Returns how many records were handled."""
+    """Returns the number of handled records."""
     _check(guarantee, store)
     call = _whole(handler) if batch else _one_by_one(handler)
     if store is None:
@@ -111,7 +111,7 @@ def _loop(consumer: Consumer, deliver: Callable[[list[Record]], int], stop_when_
 
 
 class _Idleness:
-    """How long nothing came. Joining a group takes its time, in which nobody looks whether there is anything."""
+    """How long no record has arrived. The time it takes to join the group does not count."""
 
     def __init__(self, limit_s: float | None) -> None:
         self._limit_s = limit_s
@@ -133,10 +133,10 @@ class _Idleness:
 
 def _check(guarantee: str, store: Store | None) -> None:
     if guarantee not in get_args(Guarantee):
-        raise InvalidGuarantee(f"no guarantee {guarantee!r}: choose one of {', '.join(get_args(Guarantee))}")
+        raise InvalidGuarantee(f"unknown guarantee {guarantee!r}: choose one of {', '.join(get_args(Guarantee))}")
     if guarantee == "exactly_once" and store is None:
         raise InvalidGuarantee(
-            "exactly_once wants a store that commits effect and progress together: "
+            "exactly_once requires a store that commits effect and progress together: "
             "SQLiteStore, PostgresStore, or KafkaTransaction for a handler that produces"
         )
     if guarantee != "exactly_once" and store is not None:
@@ -147,21 +147,21 @@ def _at_most_once(consumer: Consumer, records: Sequence[Record], call: Call, *, 
     try:
         consumer.commit(next_offsets(records))
     except CommitRefused as refusal:
-        # Not ours any more, or not for long. What stays ours has to be read again: it is not committed.
-        _log.info("a batch is given back: %s", refusal)
+        # The partitions are, or will be, revoked. Those that stay assigned are read again: nothing is committed.
+        _log.info("a batch is returned unprocessed: %s", refusal)
         consumer.rewind(first_offsets(records))
         return 0
     for number, portion in enumerate(_portions(records, batch=batch), start=1):
         try:
             call(portion)
         except HandlerError:
-            # Of the rest, the handler has seen nothing: it need not be lost with the record that failed.
-            _give_back(consumer, records[number * len(portion) :])
+            # The handler has not seen the remaining records: they must not be lost with the failed one.
+            _return_unprocessed(consumer, records[number * len(portion) :])
             raise
     return len(records)
 
 
-def _give_back(consumer: Consumer, records: Sequence[Record]) -> None:
+def _return_unprocessed(consumer: Consumer, records: Sequence[Record]) -> None:
     offsets = first_offsets(records)
     consumer.rewind(offsets)
     with suppress(ClientError):
@@ -182,12 +182,12 @@ def _at_least_once(consumer: Consumer, records: Sequence[Record], call: Call, *,
     try:
         consumer.commit(next_offsets(records))
     except CommitRefused as refusal:
-        _log.info("a batch will come again: %s", refusal)
+        _log.info("a batch will be repeated: %s", refusal)
     return done
 
 
 def _portions(records: Sequence[Record], *, batch: bool) -> list[Sequence[Record]]:
-    """What the handler is called with at a time."""
+    """The records of each call of the handler."""
     return [records] if batch else [[record] for record in records]
 
 
@@ -213,7 +213,7 @@ def _whole(handler: Handler) -> Call:
 
 
 def _place(records: Sequence[Record]) -> str:
-    """`topic 'a' partition 0 offset 7`, and for a batch every partition with its range."""
+    """`topic 'a' partition 0 offset 7`; for a batch, every partition with its range of offsets."""
     first = first_offsets(records)
     parts = []
     for partition, end_offset in next_offsets(records).items():

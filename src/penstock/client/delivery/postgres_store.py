@@ -1,8 +1,8 @@
-"""Results and offsets in a PostgreSQL database, through psycopg 3, which is imported when it is needed.
+"""Stores results and offsets in a PostgreSQL database through psycopg 3, which is imported on first use.
 
-Owns connection and transaction. It must never know of consumers.
+Owns the connection and the transaction. It must never know consumers.
 
-Invariant: while a handler runs, nothing but this module can end the transaction: psycopg refuses.
+Invariant: while a handler runs, only this module can end the transaction; psycopg rejects anything else.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from penstock.core.errors import InvalidClientSetting
 if TYPE_CHECKING:
     import psycopg
 
-# Any number will do that all of us agree upon: "penstock" as eight bytes.
+# An arbitrary number that all consumers share: "penstock" as eight bytes.
 _CREATION_LOCK: Final = int.from_bytes(b"penstock", "big")
 
 
 class PostgresStore(DatabaseStore):
-    """`database` is a connection string, or a connection that nobody else uses during `run`; the handler gets it."""
+    """`database` is a connection string, or a connection not used elsewhere during `run`; the handler receives it."""
 
     def __init__(self, database: str | psycopg.Connection[Any]) -> None:
         self._database = database
@@ -40,7 +40,7 @@ class PostgresStore(DatabaseStore):
             connection.close()
 
     def create_table(self, connection: psycopg.Connection[Any], statement: str) -> None:
-        # IF NOT EXISTS looks and creates in two steps, between which another consumer's fits.
+        # IF NOT EXISTS checks and creates in two steps, and another consumer may create the table between them.
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
         connection.execute(statement)
 
@@ -52,7 +52,7 @@ class PostgresStore(DatabaseStore):
             try:
                 import psycopg
             except ImportError as missing:
-                raise InvalidClientSetting("PostgresStore wants psycopg: pip install 'psycopg[binary]'") from missing
+                raise InvalidClientSetting("PostgresStore requires psycopg: pip install 'psycopg[binary]'") from missing
             if isinstance(self._database, psycopg.Connection):
                 self._connection = self._database
             else:

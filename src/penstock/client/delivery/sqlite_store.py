@@ -1,8 +1,8 @@
-"""Results and offsets in a SQLite database.
+"""Stores results and offsets in a SQLite database.
 
-Owns connection and transaction. It must never know of consumers.
+Owns the connection and the transaction. It must never know consumers.
 
-Invariant: while a handler runs, nothing but this module can end the transaction: SQLite itself refuses.
+Invariant: while a handler runs, only this module can end the transaction; an authorizer makes SQLite reject the rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BUSY_TIMEOUT_S: Final = 30.0
 
 
 class SQLiteStore(DatabaseStore):
-    """`database` is a path, or a connection that nobody else uses during `run`. The handler gets a connection."""
+    """`database` is a path, or a connection that is not used elsewhere during `run`; the handler receives it."""
 
     def __init__(self, database: str | PathLike[str] | sqlite3.Connection) -> None:
         self._database = database
@@ -28,7 +28,7 @@ class SQLiteStore(DatabaseStore):
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         connection = self._connected()
-        # At once for writing: one that begins with reading is refused later if somebody else has written meanwhile.
+        # A write transaction from the start: one that begins by reading fails later if another one has written.
         connection.execute("BEGIN IMMEDIATE")
         try:
             connection.set_authorizer(_refuse_transaction_control)
@@ -63,5 +63,5 @@ class SQLiteStore(DatabaseStore):
 
 
 def _refuse_transaction_control(action: int, *_details: str | None) -> int:
-    """BEGIN, COMMIT and ROLLBACK are the loop's: a handler that commits would part effect and progress."""
+    """Only the loop may BEGIN, COMMIT or ROLLBACK: a commit in the handler would separate effect and progress."""
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK

@@ -1,13 +1,13 @@
-"""Where the broker is: the one that was named, or the embedded one of `./.penstock/`, started on demand.
+"""Finds the broker: the one that was named, or the embedded broker of `./.penstock/`, which it starts on demand.
 
-Owns the discovery file that a running broker leaves in its data directory, and the life of a
-broker that was started on demand. It must never know commands or options, and it speaks no Kafka.
+Owns the discovery file that a running broker writes to its data directory, and the lifetime of a broker that it
+started. It must never know commands or options, and it does not use the Kafka protocol.
 
 Several commands may share one embedded broker (`penstock consume a -e | penstock produce b`). Each holds a shared lock
-on `users.lock` while it runs; the broker that was started on demand waits for the exclusive lock, which the kernel
-grants when the last of them has ended, however it ended, and then stops.
+on `users.lock` while it runs. The broker waits for the exclusive lock, which the kernel grants when the last command
+has exited or crashed, and then stops.
 
-Invariant: a discovery file whose process is dead or whose port does not answer counts as absent.
+Invariant: a discovery file whose process is dead or whose port does not accept connections is ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SHARED_START_RETRY_S: Final = 0.1
 def require_listener(servers: Sequence[tuple[str, int]]) -> None:
     """Raises BrokerUnreachable unless one of the servers accepts a connection.
 
-    librdkafka retries for as long as its timeouts say; a mistyped port should not take that long to be noticed.
+    librdkafka would retry until its timeouts expire; a mistyped port is reported at once.
     """
     reasons = []
     for host, port in servers:
@@ -51,7 +51,7 @@ def require_listener(servers: Sequence[tuple[str, int]]) -> None:
 
 
 def find_running_broker(data_dir: Path) -> str | None:
-    """The address of the broker that runs on this data directory, if one does."""
+    """The address of the broker that runs on this data directory; None if there is none."""
     try:
         discovered = json.loads((data_dir / DISCOVERY_FILE).read_bytes())
         host, port, pid = str(discovered["host"]), int(discovered["port"]), int(discovered["pid"])
@@ -70,14 +70,14 @@ def find_running_broker(data_dir: Path) -> str | None:
 def embedded_broker(
     data_dir: Path = DEFAULT_DATA_DIR, *, on_start: Callable[[str], None] | None = None
 ) -> Iterator[str]:
-    """The address of the broker of `data_dir`, which runs at least until the context is left.
+    """The address of the broker of `data_dir`, which runs at least until the context exits.
 
-    `on_start` is called with the address when a broker had to be started.
+    `on_start` is called with the address if the broker had to be started.
     """
     data_dir.mkdir(parents=True, exist_ok=True)
     users = os.open(data_dir / USERS_LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        # Waits while a broker that nobody used any more is stopping.
+        # Waits for an unused broker that is stopping.
         fcntl.flock(users, fcntl.LOCK_SH)
         address = find_running_broker(data_dir)
         if address is not None:
@@ -98,7 +98,7 @@ def embedded_broker(
 
 
 def _start_or_join(data_dir: Path) -> BrokerProcess | str:
-    """A broker of ours, or the address of the one that another command started at the same moment."""
+    """A new broker process, or the address of the one that another command started at the same time."""
     deadline = time.monotonic() + _SHARED_START_TIMEOUT_S
     while True:
         try:
@@ -109,16 +109,16 @@ def _start_or_join(data_dir: Path) -> BrokerProcess | str:
             address = find_running_broker(data_dir)
             if address is not None:
                 return address
-            # The one that has the directory is either not ready yet or about to stop.
+            # The broker that holds the directory is not ready yet, or is stopping.
             if time.monotonic() > deadline:
                 raise
         time.sleep(_SHARED_START_RETRY_S)
 
 
 def _leave(process: BrokerProcess, users: int) -> None:
-    """Ends our use. The last user waits for the broker to have stopped; before that it belongs to the others."""
+    """Releases the broker. The last user waits until it has stopped; otherwise the other users keep it."""
     try:
-        # Also lets go of the shared lock when it fails, which is what we want either way.
+        # A failure releases the shared lock too, which is intended in both cases.
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         process.abandon()

@@ -1,10 +1,10 @@
-"""A broker of ours as a child process: started, waited for until it answers, stopped.
+"""A Penstock broker as a child process: starts it, waits until it is ready, stops it.
 
-Owns the command line of the child, the wait for its ready line, and what it printed when it failed. It must never know
-why somebody wants a broker, and it speaks no Kafka.
+Owns the child's command line, the wait for its ready line, and its error output. It must never know what the broker is
+used for, and it does not use the Kafka protocol.
 
-Invariants: `start` returns a broker that accepts connections, or raises and leaves no process; every wait is bounded; a
-child never outlives what its `lifetime` names, even when this process is killed.
+Invariants: `start` returns a broker that accepts connections, or raises and leaves no process behind; every wait is
+bounded; a child never outlives its `lifetime`, even when this process is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _READY_LINE_BYTES_MAX: Final = 4096
 
 
 class BrokerProcessError(RuntimeError):
-    """The child did not start, or did not stop, as it should; the message ends with what it printed."""
+    """The child failed to start or to stop; the message ends with its error output."""
 
     def __init__(self, what: str, *, printed: str, exit_code: int | None = None) -> None:
         lines = printed.splitlines()
@@ -44,12 +44,12 @@ class BrokerProcessError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class WithParent:
-    """The child holds the other end of a pipe of ours and stops when it closes, so it ends when this process does."""
+    """The child stops when its stdin, a pipe from this process, closes: it ends with this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhileUsed:
-    """The child stops when nobody holds a lock on this file any more, so several processes can share it."""
+    """The child stops when no process holds a lock on this file: several processes can share it."""
 
     lock_file: Path
 
@@ -58,7 +58,7 @@ Lifetime = WithParent | WhileUsed
 
 
 class BrokerProcess:
-    """A running child. Made by `start` alone."""
+    """A running child. Create it with `start`."""
 
     def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes], host: str, port: int) -> None:
         self._process = process
@@ -76,14 +76,14 @@ class BrokerProcess:
         lifetime: Lifetime,
         timeout_s: float = READY_TIMEOUT_S,
     ) -> BrokerProcess:
-        # A file, because a pipe that nobody empties would one day stop the child.
+        # A file: a pipe that is not read would eventually block the child.
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child does
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
             _command(data_dir, listen, settings or {}, lifetime),
             stdin=subprocess.PIPE if isinstance(lifetime, WithParent) else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            # A ctrl-C at the terminal is for us; the child is told to stop when we are done with it.
+            # Ctrl-C at the terminal must not reach the child: this process stops it when it is done.
             start_new_session=True,
             env=_environment(),
         )
@@ -101,7 +101,7 @@ class BrokerProcess:
             what = (
                 f"the broker was not ready after {timeout_s:g} s"
                 if timed_out
-                else f"the broker ended at once with exit code {process.returncode}"
+                else f"the broker exited during its start with exit code {process.returncode}"
             )
             raise BrokerProcessError(what, printed=printed, exit_code=None if timed_out else process.returncode)
         host, port = ready
@@ -119,27 +119,27 @@ class BrokerProcess:
         return self._process.poll() is None
 
     def stderr_text(self) -> str:
-        """The end of what the child has printed on stderr so far."""
+        """The end of the child's stderr so far."""
         return _tail(self._stderr)
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """A clean stop, insisted upon: raises when the child had died before, fails, or must be killed."""
+        """Stops the child with SIGTERM; raises if it had already exited, fails to stop cleanly, or must be killed."""
         if not self.is_running():
             code, printed = self._process.returncode, self.stderr_text()
             _close(self._process, self._stderr)
-            what = f"the broker had died before it was stopped, with exit code {code}"
+            what = f"the broker had exited before it was stopped, with exit code {code}"
             raise BrokerProcessError(what, printed=printed, exit_code=code)
         self._process.send_signal(signal.SIGTERM)
         self.await_clean_exit(timeout_s)
 
     def await_clean_exit(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Past the time the child is killed, and that is an error."""
+        """Kills the child after `timeout_s` and raises."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             printed = self.stderr_text()
             self.kill()
-            what = f"the broker did not stop within {timeout_s:g} s, was killed"
+            what = f"the broker did not stop within {timeout_s:g} s and was killed"
             raise BrokerProcessError(what, printed=printed) from None
         printed = self.stderr_text()
         _close(self._process, self._stderr)
@@ -152,14 +152,14 @@ class BrokerProcess:
         _close(self._process, self._stderr)
 
     def abandon(self) -> None:
-        """Lets the child go on without us, as `WhileUsed` allows."""
+        """Leaves the child running, as `WhileUsed` allows."""
         _close(self._process, self._stderr)
-        # Not our child to reap any more: without this, Popen warns about a process that is still running.
+        # Without this, Popen warns about a process that is still running.
         self._process.returncode = 0
 
 
 def _command(data_dir: Path, listen: str, settings: Mapping[str, str], lifetime: Lifetime) -> Sequence[str]:
-    # -P: a module of the user's that is named like one of the standard library's must not be found first.
+    # -P: a user's module must not shadow one of the standard library.
     command = [sys.executable, "-P", "-m", "penstock.cli.main", "broker", "--json"]
     command += ["--listen", listen, "--data-dir", str(data_dir)]
     for name, value in settings.items():
@@ -173,16 +173,16 @@ def _command(data_dir: Path, listen: str, settings: Mapping[str, str], lifetime:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, less the broker settings in it: a PENSTOCK_LOG_DIRS of the user's must not give a test the user's data."""
+    """This process's environment without broker settings: a user's PENSTOCK_LOG_DIRS must not apply to the child."""
     kept = {"PENSTOCK_LOG_LEVEL"}
     return {name: value for name, value in os.environ.items() if name in kept or not name.startswith("PENSTOCK_")}
 
 
 def _await_ready(process: subprocess.Popen[bytes], deadline: float) -> tuple[str, int] | None:
-    """Host and port of the ready line; None when the child ended, or said nothing in time."""
+    """Host and port from the ready line; None if the child exited or printed none in time."""
     assert process.stdout is not None
     descriptor = process.stdout.fileno()
-    # Not select(): a process that has many files open has descriptors beyond its reach.
+    # Not select(): it does not support the high descriptors of a process with many open files.
     readable = select.poll()
     readable.register(descriptor, select.POLLIN)
     received = b""
@@ -218,7 +218,7 @@ def _close(process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
 
 
 def _tail(stderr: IO[bytes]) -> str:
-    """Reads without moving the file's position: the child writes at the very same one."""
+    """Reads without moving the file position, which the child shares."""
     if stderr.closed:
         return ""
     size = os.fstat(stderr.fileno()).st_size

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from penstock.client.setting_definitions import CONSUMER, FOREIGN, PRODUCER
+from penstock.client.setting_definitions import CONSUMER, PRODUCER, UNSUPPORTED
 from penstock.pipeline.topics.errors import InvalidOption
 from penstock.pipeline.topics.option_values import KAFKA_PREFIX, OptionValues
 from penstock.pipeline.topics.positions import (
@@ -178,7 +178,7 @@ def _checked_kafka_settings(values: OptionValues) -> dict[str, str]:
 def _refuse_typos(values: OptionValues) -> None:
     known = {name.lower(): name for name in KNOWN_OPTIONS}
     known |= {name: name for name in (KAFKA_PREFIX + setting for setting in WIRE_SETTING_NAMES | _FETCH_SETTINGS)}
-    elsewhere = CONSUMER.keys() | PRODUCER.keys() | FOREIGN.keys() | _REFUSED_KAFKA_OPTIONS.keys()
+    elsewhere = CONSUMER.keys() | PRODUCER.keys() | UNSUPPORTED.keys() | _REFUSED_KAFKA_OPTIONS.keys()
     for name in values.names():
         if name in known or name.removeprefix(KAFKA_PREFIX) in elsewhere:
             continue

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, get_args
 
-from penstock.client.setting_definitions import CONSUMER, FOREIGN, PRODUCER
+from penstock.client.setting_definitions import CONSUMER, PRODUCER, UNSUPPORTED
 from penstock.core.guarantee import Guarantee
 from penstock.pipeline.topics.errors import InvalidOption
 from penstock.pipeline.topics.option_values import KAFKA_PREFIX, OptionValues
@@ -135,7 +135,7 @@ def _refuse_typos(values: OptionValues) -> None:
     known = {name.lower(): name for name in _KNOWN_OPTIONS}
     known |= {name: name for name in (KAFKA_PREFIX + setting for setting in WIRE_SETTING_NAMES | PRODUCER.keys())}
     for name in values.names():
-        if name in known or name.removeprefix(KAFKA_PREFIX) in CONSUMER.keys() | FOREIGN.keys():
+        if name in known or name.removeprefix(KAFKA_PREFIX) in CONSUMER.keys() | UNSUPPORTED.keys():
             continue
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=_TYPO_SIMILARITY)
         if nearest:

@@ -115,7 +115,7 @@ def test_at_least_once_goes_on_after_a_refused_commit() -> None:
     ("guarantee", "store", "reason"),
     [
         ("exactly_twice", None, "choose one of at_most_once, at_least_once, exactly_once"),
-        ("exactly_once", None, "exactly_once wants a store"),
+        ("exactly_once", None, "exactly_once requires a store"),
         ("at_least_once", SQLiteStore(":memory:"), "takes no store"),
     ],
 )
