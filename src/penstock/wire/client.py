@@ -1,20 +1,20 @@
-"""A small synchronous Kafka client on the broker's own codec, for what librdkafka has no way to do.
+"""A small synchronous Kafka client on our own codec, for what librdkafka does not support.
 
-That is: record batches as bytes, in and out, and one transaction shared by many processes. Everything else belongs to
-`Producer`, `Consumer` and `Admin`. It runs against Penstock and Apache Kafka alike (3.0 and newer).
+That is: reading and writing record batches as bytes, and one transaction shared by many processes. Use `Producer`,
+`Consumer` and `Admin` for everything else. It works with Penstock and with Apache Kafka 3.0 or newer.
 
     from penstock.wire.client import OffsetAndMetadata, TopicPartition, WireClient
 
-    settings = {"bootstrap.servers": "localhost:9092"}        # Kafka's names; pickle these, not the client
+    settings = {"bootstrap.servers": "localhost:9092"}        # Kafka's setting names; pickle these, not the client
     orders = TopicPartition("orders", 0)
 
     with WireClient(settings) as client:
         end = client.list_offsets({orders: "latest"})[orders].offset
-        with client.fetch_ahead(orders, 0, end) as answers:
-            for fetched in answers:
-                decode(fetched.records)                       # a view, valid until the next fetch but one
+        with client.fetch_ahead(orders, 0, end) as stream:
+            for fetched in stream:
+                decode(fetched.records)                       # a view, valid until the second next fetch
 
-        # One process begins a transaction, any number of them produce in its name, one ends it.
+        # One process begins a transaction, any number of processes produce in it, one ends it.
         producer = client.init_producer_id("copy-orders")
         sender = client.sender(producer=producer, transactional_id="copy-orders")
         sender.send(TopicPartition("copies", 0), batch)
@@ -22,13 +22,13 @@ That is: record batches as bytes, in and out, and one transaction shared by many
         client.txn_offset_commit("copy-orders", producer, "copier", {orders: OffsetAndMetadata(end)})
         producer = client.end_txn("copy-orders", producer, commit=True)
 
-Calls return when the answer is there. What a broker calls retriable, and connections that break, are tried again until
-`default.api.timeout.ms`, or the `timeout_s` that a call is given; then it is BrokerUnreachable or the last BrokerError.
-That bounds the trying; a single request still has its `request.timeout.ms`. What will not change by itself is raised
-at once: a refused password, a certificate that is not trusted, a fenced producer (ProducerFenced).
+Calls block until the response arrives. Retriable errors and broken connections are retried until
+`default.api.timeout.ms`, or the call's `timeout_s`; then the call raises BrokerUnreachable or the last BrokerError.
+This limits the retries; each request still has its own `request.timeout.ms`. Permanent errors are raised immediately:
+refused credentials, an untrusted certificate, a fenced producer (ProducerFenced).
 
-Invariants: one thread at a time; no secret is in a `repr`, a log or an exception; no topic is created that nobody asked
-for.
+Invariants: one thread at a time; no secret appears in a `repr`, a log or an exception; no call creates a topic unless
+it was asked to.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from penstock.wire import offsets as offset_requests
 from penstock.wire import transactions as transaction_requests
 from penstock.wire.cluster import Cluster
 from penstock.wire.connection import Pending
-from penstock.wire.fetch import Fetched, FetchOptions, FetchStream, ask, fetch
+from penstock.wire.fetch import Fetched, FetchOptions, FetchStream, fetch, send_fetch
 from penstock.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from penstock.wire.offsets import ListedOffset, OffsetAt
 from penstock.wire.produce import DEFAULT_REQUEST_BYTES, Batch, BatchSender, Produced
@@ -75,10 +75,10 @@ __all__ = [
 
 
 class WireClient:
-    """Connects when it is first asked for something; a context manager that closes its connections."""
+    """Connects on first use. A context manager that closes its connections."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """`settings` in Kafka's names, those of WIRE_SETTING_NAMES; anything else is InvalidClientSetting."""
+        """`settings` uses Kafka's names, those of WIRE_SETTING_NAMES; others raise InvalidClientSetting."""
         self._cluster = Cluster(WireSettings.parse(settings))
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class WireClient:
         return f"WireClient({self._cluster.settings!r})"
 
     def close(self) -> None:
-        """Streams of this client end with it."""
+        """Closes all connections, including those of the client's streams."""
         self._cluster.close()
 
     # The cluster
@@ -105,16 +105,16 @@ class WireClient:
         allow_auto_topic_creation: bool = False,
         timeout_s: float | None = None,
     ) -> ClusterMetadata:
-        """Fresh from a broker. None asks for all topics; one that does not exist is not in the answer."""
+        """Current metadata from a broker. None requests all topics; topics that do not exist are left out."""
         wanted = None if topics is None else list(topics)
         return self._cluster.ask_any(
-            "metadata of the cluster",
+            "cluster metadata",
             lambda _: self._cluster.fetch_metadata(wanted, allow_auto_topic_creation=allow_auto_topic_creation),
             timeout_s,
         )
 
     def transaction_version(self, *, timeout_s: float | None = None) -> int:
-        """The finalized feature: from 2 on, partitions join a transaction by being produced to (KIP-890)."""
+        """The finalized feature level: from 2 on, Produce adds a partition to the transaction (KIP-890)."""
         return transaction_requests.transaction_version(self._cluster, timeout_s)
 
     # Offsets
@@ -137,9 +137,9 @@ class WireClient:
         require_stable: bool = True,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed, of all partitions or of these; those without an offset are left out.
+        """The group's committed offsets, of all partitions or of these; those without an offset are left out.
 
-        `require_stable` waits for open transactions that hold offsets of the group.
+        `require_stable` waits for open transactions that contain offsets of the group.
         """
         return offset_requests.fetch_committed(
             self._cluster, group, partitions, require_stable=require_stable, timeout_s=timeout_s
@@ -148,7 +148,7 @@ class WireClient:
     def offset_commit(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_s: float | None = None
     ) -> None:
-        """For a group that nobody is a member of; it is refused (UNKNOWN_MEMBER_ID) where somebody is."""
+        """Commits offsets of a group without members; the broker refuses (UNKNOWN_MEMBER_ID) while it has any."""
         offset_requests.commit_offsets(self._cluster, group, offsets, timeout_s)
 
     # Records
@@ -160,14 +160,14 @@ class WireClient:
         options: FetchOptions = FetchOptions(),  # noqa: B008 (a tuple does not change)
         *,
         timeout_s: float | None = None,
-        asked: Pending | None = None,
+        sent: Pending | None = None,
     ) -> Fetched:
-        """One answer: what there is from `offset` on, possibly nothing after `max_wait_ms`."""
-        return fetch(self._cluster, partition, offset, options, timeout_s, asked)
+        """One fetch: the available batches from `offset` on, or none after `max_wait_ms`."""
+        return fetch(self._cluster, partition, offset, options, timeout_s, sent)
 
-    def ask(self, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending | None:
-        """A fetch that is sent now; `fetch(..., asked=...)` of the same partition, offset and options waits for it."""
-        return ask(self._cluster, partition, offset, options)
+    def send_fetch(self, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending | None:
+        """Sends a fetch; `fetch(..., sent=...)` with the same partition, offset and options waits for its response."""
+        return send_fetch(self._cluster, partition, offset, options)
 
     def fetch_ahead(
         self,
@@ -178,17 +178,17 @@ class WireClient:
         *,
         timeout_s: float | None = None,
     ) -> FetchStream:
-        """Answers from `start_offset` until `end_offset` is reached; the next one is under way while one is used."""
+        """Reads from `start_offset` to `end_offset`, and sends the next fetch before it returns the current one."""
         return FetchStream(self._cluster, partition, start_offset, end_offset, options, timeout_s)
 
     def record_watch(self, *, isolation_level: IsolationLevel = "read_uncommitted") -> RecordWatch:
-        """Waits for records in many partitions at once, without reading them."""
+        """Waits for new records in many partitions at once, without reading them."""
         return RecordWatch(self._cluster, isolation_level)
 
     def produce(
         self, batches: Mapping[TopicPartition, Batch], *, acks: int = -1, timeout_s: float | None = None
     ) -> dict[TopicPartition, Produced]:
-        """One encoded batch per partition, as it is. Without a producer's name in it, a retry may write it twice."""
+        """Writes one encoded batch per partition, unchanged. A retry may duplicate a batch without a producer id."""
         sender = BatchSender(self._cluster, acks=acks, timeout_s=timeout_s)
         for partition, batch in batches.items():
             sender.send(partition, batch)
@@ -204,15 +204,15 @@ class WireClient:
         request_bytes: int = DEFAULT_REQUEST_BYTES,
         timeout_s: float | None = None,
     ) -> BatchSender:
-        """For many batches: several requests in flight, and with a `producer` every batch exactly once.
+        """Sends many batches with several requests in flight; with a `producer`, idempotently.
 
-        With a `transactional_id` the batches belong to the transaction that is open, or opens with them; the sender is
-        for that one transaction. `first_sequences` is for an epoch that has been used before: see BatchSender.
+        With a `transactional_id` the batches belong to the current transaction, and the sender is for that transaction
+        only. `first_sequences` is for an epoch that has been used before: see BatchSender.
         """
         add_partitions = None
         if transactional_id is not None:
             if producer is None:
-                raise ValueError("a transactional sender needs the producer that init_producer_id gave")
+                raise ValueError("a transactional sender requires the producer that init_producer_id returned")
             if self.transaction_version(timeout_s=timeout_s) < TRANSACTION_VERSION_2:
                 add_partitions = partial(self.add_partitions_to_txn, transactional_id, producer, timeout_s=timeout_s)
         return BatchSender(
@@ -236,9 +236,10 @@ class WireClient:
         current: ProducerIdentity | None = None,
         timeout_s: float | None = None,
     ) -> ProducerIdentity:
-        """With a transactional id: fences whoever had it, and aborts what they left open.
+        """With a transactional id: fences its earlier producers and aborts their open transaction.
 
-        With `current` only its owner may do so; anybody else is fenced. Without an id: an idempotent producer's name.
+        With `current`, the broker fences the caller unless it is the current producer. Without an id: an identity for
+        an idempotent producer.
         """
         return transaction_requests.init_producer_id(
             self._cluster, transactional_id, transaction_timeout_ms, current, timeout_s
@@ -252,13 +253,13 @@ class WireClient:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """`sender` does it by itself where it is needed."""
+        """`sender` calls it where the broker requires it."""
         transaction_requests.add_partitions_to_txn(self._cluster, transactional_id, producer, partitions, timeout_s)
 
     def add_offsets_to_txn(
         self, transactional_id: str, producer: ProducerIdentity, group: str, *, timeout_s: float | None = None
     ) -> None:
-        """`txn_offset_commit` does it by itself where it is needed."""
+        """`txn_offset_commit` calls it where the broker requires it."""
         transaction_requests.add_offsets_to_txn(self._cluster, transactional_id, producer, group, timeout_s)
 
     def txn_offset_commit(
@@ -270,13 +271,13 @@ class WireClient:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Offsets that become the group's if the transaction commits."""
+        """Commits offsets of the group as part of the transaction."""
         transaction_requests.txn_offset_commit(self._cluster, transactional_id, producer, group, offsets, timeout_s)
 
     def end_txn(
         self, transactional_id: str, producer: ProducerIdentity, *, commit: bool, timeout_s: float | None = None
     ) -> ProducerIdentity:
-        """The identity to go on with, which may be a new one."""
+        """Ends the transaction. Returns the identity for the next one, which may be new."""
         return transaction_requests.end_txn(
             self._cluster, transactional_id, producer, commit=commit, timeout_s=timeout_s
         )
@@ -284,5 +285,5 @@ class WireClient:
     def describe_transaction(
         self, transactional_id: str, *, timeout_s: float | None = None
     ) -> TransactionDescription | None:
-        """None when nobody has used the transactional id."""
+        """None if the transactional id is unknown."""
         return transaction_requests.describe_transaction(self._cluster, transactional_id, timeout_s)

@@ -1,8 +1,8 @@
-"""A cluster's connections, and whom to ask: the leader of a partition, the coordinator of a group or a transaction.
+"""Routes requests: to the leader of a partition, the coordinator of a group or transaction, or any broker.
 
-Owns the connections, one per broker for ordinary requests and further ones for long polls, what is known of the
-cluster, and the rule for trying again: whatever a broker calls retriable, or breaks off, is asked again with fresh
-metadata until the call's deadline. It must never know what a request means.
+Owns the connections (one per broker, and dedicated ones for long polls), the cached metadata, and the retry rule:
+retriable errors and broken connections are retried with fresh metadata until the call's deadline. It must never know
+what a request means.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Leader(NamedTuple):
     topic_id: bytes
 
 
-class PartitionAnswer(NamedTuple):
+class PartitionResult(NamedTuple):
     partition: TopicPartition
     error_code: int
     value: Any
@@ -51,7 +51,7 @@ class Cluster:
         self._bootstrap = [Address(*server) for server in settings.servers]
         self._brokers: dict[int, Address] = {}
         self._connections: dict[Address, Connection] = {}
-        # Those that streams have for themselves; closed with the client if their owners have not done so.
+        # Connections of streams; closed with the client if their owners have not done so.
         self._dedicated: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
@@ -70,13 +70,13 @@ class Cluster:
         return self._connection_to(self._address(node_id))
 
     def dedicated_connection(self, node_id: int) -> Connection:
-        """One more, which the caller closes: a long poll would hold up what comes behind it on a shared one."""
+        """A connection that the caller closes: a long poll would block later requests on a shared one."""
         connection = Connection(self._address(node_id), self.settings, self._tls)
         self._dedicated.add(connection)
         return connection
 
     def any_connection(self) -> Connection:
-        """An open one if there is one; else every known broker is tried, then the bootstrap servers."""
+        """An open connection if there is one; otherwise tries all known brokers, then the bootstrap servers."""
         for connection in self._connections.values():
             if self._is_usable(connection):
                 return connection
@@ -91,7 +91,7 @@ class Cluster:
     def _address(self, node_id: int) -> Address:
         address = self._brokers.get(node_id)
         if address is None:
-            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not there at the moment")
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not available")
         return address
 
     def _connection_to(self, address: Address) -> Connection:
@@ -113,10 +113,10 @@ class Cluster:
             and idle_s < self.settings.seconds("connections.max.idle.ms")
         )
 
-    # What is known of the cluster
+    # Metadata
 
     def fetch_metadata(self, topics: Iterable[str] | None, *, allow_auto_topic_creation: bool) -> ClusterMetadata:
-        """Asks one broker once, and remembers what it says."""
+        """Requests metadata from one broker, once, and caches it."""
         wanted = None if topics is None else list(topics)
         connection = self.any_connection()
         version = connection.version_for(MetadataRequest, at_least=_TOPIC_IDS_SINCE)
@@ -130,42 +130,43 @@ class Cluster:
         return metadata
 
     def leader(self, partition: TopicPartition) -> Leader:
-        """Raises a retriable BrokerError where there is none, or no such partition."""
+        """Raises a retriable BrokerError if the partition has no leader or does not exist."""
         topic = self._topic(partition.topic)
         found = topic.partitions.get(partition.partition)
         if found is None:
             self._topics.pop(partition.topic, None)
             raise BrokerError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} does not exist: there are {len(topic.partitions)}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{partition} does not exist: the topic has {len(topic.partitions)} partitions",
             )
         if found.leader_id == NO_LEADER or found.leader_id not in self._brokers:
             self._topics.pop(partition.topic, None)
-            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment")
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
         return Leader(found.leader_id, found.leader_epoch, topic.topic_id)
 
-    def know_topics(self, names: Iterable[str]) -> None:
-        """One request for all of those that are not known, or not recently enough."""
+    def refresh_topics(self, names: Iterable[str]) -> None:
+        """Requests metadata of those topics that are not cached, or are older than `metadata.max.age.ms`."""
         now, age_max = time.monotonic(), self.settings.seconds("metadata.max.age.ms")
         stale = [name for name in names if name not in self._topics or now - self._topics[name][1] > age_max]
         if stale:
             self.fetch_metadata(stale, allow_auto_topic_creation=False)
 
     def _topic(self, name: str) -> TopicMetadata:
-        self.know_topics([name])
+        self.refresh_topics([name])
         known = self._topics.get(name)
         if known is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{name}' does not exist")
         return known[0]
 
-    def distrust_topics(self, names: Iterable[str]) -> None:
-        """A leader was not where it was believed to be: the next one who asks for it asks a broker."""
+    def invalidate_topics(self, names: Iterable[str]) -> None:
+        """Removes topics from the cache after an error, so that the next request finds their current leaders."""
         for name in names:
             self._topics.pop(name, None)
 
-    # Asking until there is an answer
+    # Requests with retries
 
     def ask_any(self, subject: str, attempt: Callable[[Connection], T], timeout_s: float | None = None) -> T:
-        """`attempt` asks one broker once; ConnectionLost and retriable BrokerErrors are tried again."""
+        """Calls `attempt` with a connection; retries it on ConnectionLost and on retriable BrokerErrors."""
         retry = self.retry(subject, timeout_s)
         while True:
             try:
@@ -208,10 +209,10 @@ class Cluster:
         subject: str,
         partitions: Iterable[TopicPartition],
         build: Callable[[Connection, Mapping[TopicPartition, Leader]], tuple[Message, int]],
-        read: Callable[[Any], Iterable[PartitionAnswer]],
+        read: Callable[[Any], Iterable[PartitionResult]],
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, Any]:
-        """Every partition's value, asked of its leader: one request per broker, all of them under way at once."""
+        """The value of every partition, from its leader: one request per broker, all in flight at the same time."""
         retry = self.retry(subject, timeout_s)
         results: dict[TopicPartition, Any] = {}
         waiting = dict.fromkeys(partitions)
@@ -223,9 +224,9 @@ class Cluster:
             for partition in results:
                 waiting.pop(partition, None)
             if waiting:
-                self.distrust_topics({partition.topic for partition in waiting})
+                self.invalidate_topics({partition.topic for partition in waiting})
                 if failure is None:
-                    raise ProtocolError(f"{subject}: a broker left {len(waiting)} partitions out of its answer")
+                    raise ProtocolError(f"{subject}: a broker omitted {len(waiting)} partitions from its response")
                 retry.pause(failure)
         return results
 
@@ -233,23 +234,23 @@ class Cluster:
         self,
         partitions: Iterable[TopicPartition],
         build: Callable[[Connection, Mapping[TopicPartition, Leader]], tuple[Message, int]],
-        read: Callable[[Any], Iterable[PartitionAnswer]],
+        read: Callable[[Any], Iterable[PartitionResult]],
         results: dict[TopicPartition, Any],
     ) -> ConnectionLost | BrokerError | None:
         by_node: dict[int, dict[TopicPartition, Leader]] = {}
-        self.know_topics({partition.topic for partition in partitions})
+        self.refresh_topics({partition.topic for partition in partitions})
         for partition in partitions:
             leader = self.leader(partition)
             by_node.setdefault(leader.node_id, {})[partition] = leader
         failure: ConnectionLost | BrokerError | None = None
-        under_way: list[Pending] = []
+        in_flight: list[Pending] = []
         for node_id, leaders in by_node.items():
             try:
                 connection = self.connection(node_id)
-                under_way.append(connection.send(*build(connection, leaders)))
+                in_flight.append(connection.send(*build(connection, leaders)))
             except ConnectionLost as lost:
                 failure = lost
-        for pending in under_way:
+        for pending in in_flight:
             try:
                 for partition, code, value in read(pending.response()):
                     if not code:

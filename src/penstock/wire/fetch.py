@@ -1,10 +1,10 @@
-"""Record batches out of one partition, as bytes: one fetch, or a stream that asks for the next before it hands over.
+"""Reads record batches of one partition as bytes: by a single fetch, or by a stream that reads ahead.
 
-Owns the reading position and the buffers. It must never look into a batch beyond its header.
+Owns the fetch position and the receive buffers. It must never look into a batch beyond its header.
 
 Invariants:
-- What a stream hands over is whole batches only; a batch that the broker cut off is asked for again.
-- `records` of a stream are views of two buffers that take turns: they are valid until the next fetch but one.
+- Results contain whole batches only; a batch that the broker truncated is fetched again.
+- `records` of a stream are views of two alternating buffers: they are valid until the second next fetch.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ _EMPTY: Final = memoryview(b"")
 
 class FetchOptions(NamedTuple):
     max_bytes: int = DEFAULT_MAX_BYTES
-    """Of one answer. A first batch that is larger arrives whole all the same."""
+    """Of one response. A larger first batch is returned whole."""
     min_bytes: int = 1
     max_wait_ms: int = DEFAULT_MAX_WAIT_MS
-    """How long the broker waits for `min_bytes`."""
+    """How long the broker waits for `min_bytes` to be available."""
     isolation_level: IsolationLevel = "read_uncommitted"
 
 
 class Fetched(NamedTuple):
     next_offset: int
-    """Where the next fetch goes on."""
+    """The offset of the next fetch."""
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     aborted: list[tuple[int, int]]
     """Producer id and first offset of each aborted transaction among the records; empty unless read_committed."""
     records: memoryview
-    """Whole batches, the first of which may begin before the offset that was asked for; empty if there were none."""
+    """Whole batches; the first may begin before the requested offset. Empty if there were none."""
 
 
-def ask(cluster: Cluster, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending | None:
-    """Sends a fetch on its way, for `fetch` to take its answer. None if it cannot be sent: `fetch` then sees to it."""
+def send_fetch(cluster: Cluster, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending | None:
+    """Sends a fetch whose response `fetch` takes. None if it could not be sent: `fetch` then retries."""
     try:
-        return _sent(cluster, partition, offset, options)
+        return _send_to_leader(cluster, partition, offset, options)
     except (ConnectionLost, BrokerError, ClientError):
         return None
 
@@ -69,30 +69,30 @@ def fetch(
     offset: int,
     options: FetchOptions,
     timeout_s: float | None,
-    asked: Pending | None = None,
+    sent: Pending | None = None,
 ) -> Fetched:
-    """One fetch; what it returns stays valid. With `asked`, the answer to that one comes first."""
+    """One fetch; the result stays valid. `sent` is a fetch in flight, whose response is taken first."""
     retry = cluster.retry(str(partition), timeout_s)
     while True:
         try:
-            pending, asked = asked or _sent(cluster, partition, offset, options), None
+            pending, sent = sent or _send_to_leader(cluster, partition, offset, options), None
             return _read(pending, partition, offset)
         except (ConnectionLost, BrokerError) as cause:
-            cluster.distrust_topics([partition.topic])
+            cluster.invalidate_topics([partition.topic])
             retry.pause(cause)
 
 
-def _sent(cluster: Cluster, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending:
+def _send_to_leader(cluster: Cluster, partition: TopicPartition, offset: int, options: FetchOptions) -> Pending:
     leader = cluster.leader(partition)
-    return _ask(cluster.connection(leader.node_id), partition, leader, offset, options, None)
+    return _send(cluster.connection(leader.node_id), partition, leader, offset, options, None)
 
 
 class FetchStream:
-    """An iterator over [start_offset, end_offset) of one partition, as `Fetched`; the last one may go beyond the end.
+    """Iterates over [start_offset, end_offset) of one partition as `Fetched`; the last one may reach beyond the end.
 
-    Without an end it never stops, and hands over an empty `Fetched` when nothing came within `max_wait_ms`. With one it
-    waits for records, and raises when there are none for `default.api.timeout.ms`. A context manager: it has a
-    connection of its own.
+    Without an end it never stops, and returns an empty `Fetched` if no record arrived within `max_wait_ms`. With an end
+    it waits for records, and raises if none arrives for `default.api.timeout.ms`. A context manager with a connection
+    of its own.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class FetchStream:
         self._partition = partition
         self._end_offset = end_offset
         self._options = options
-        self._patience_s = cluster.settings.seconds("default.api.timeout.ms") if timeout_s is None else timeout_s
+        self._idle_timeout_s = cluster.settings.seconds("default.api.timeout.ms") if timeout_s is None else timeout_s
         self._connection: Connection | None = None
         self._leader: Leader | None = None
         self._buffers = (ReceiveBuffer(), ReceiveBuffer())
@@ -127,68 +127,68 @@ class FetchStream:
         self.close()
 
     def close(self) -> None:
-        self._hang_up()
+        self._disconnect()
 
     def __next__(self) -> Fetched:
-        retry = self._cluster.retry(str(self._partition), self._patience_s)
+        retry = self._cluster.retry(str(self._partition), self._idle_timeout_s)
         started = time.monotonic()
         while not self._is_done:
             try:
-                fetched = self._next_answer()
+                fetched = self._next_result()
             except (ConnectionLost, BrokerError) as cause:
-                self._hang_up()
-                self._cluster.distrust_topics([self._partition.topic])
+                self._disconnect()
+                self._cluster.invalidate_topics([self._partition.topic])
                 retry.pause(cause)
                 continue
             self.offset = fetched.next_offset
-            self._ask_ahead()
+            self._send_ahead()
             if fetched.records or self._end_offset is None:
                 return fetched
-            if time.monotonic() - started > self._patience_s:
+            if time.monotonic() - started > self._idle_timeout_s:
                 raise ClientError(
-                    f"{self._partition}: no records at offset {self.offset} for {self._patience_s:.0f} s, though they"
-                    f" should go up to {self._end_offset}; the high watermark is {fetched.high_watermark}"
+                    f"{self._partition}: no records at offset {self.offset} for {self._idle_timeout_s:.0f} s, although"
+                    f" the requested range ends at {self._end_offset}; the high watermark is {fetched.high_watermark}"
                 )
-        self._hang_up()
+        self._disconnect()
         raise StopIteration
 
     @property
     def _is_done(self) -> bool:
         return self._end_offset is not None and self.offset >= self._end_offset
 
-    def _next_answer(self) -> Fetched:
+    def _next_result(self) -> Fetched:
         if self._ahead is None:
-            self._ahead = self._ask()
+            self._ahead = self._send_next()
         pending, self._ahead = self._ahead, None
         return _read(pending, self._partition, self.offset)
 
-    def _ask_ahead(self) -> None:
-        """The broker works on the next answer while the caller works on this one."""
+    def _send_ahead(self) -> None:
+        """The broker prepares the next response while the caller processes the current one."""
         if self._is_done:
             return
         try:
-            self._ahead = self._ask()
+            self._ahead = self._send_next()
         except (ConnectionLost, BrokerError):
-            # What was read is good. The next call finds the same trouble, and has the patience for it.
-            self._hang_up()
+            # The current result is valid. The next call meets the same error and retries.
+            self._disconnect()
 
-    def _ask(self) -> Pending:
+    def _send_next(self) -> Pending:
         if self._connection is None or self._leader is None:
-            self._cluster.know_topics([self._partition.topic])
+            self._cluster.refresh_topics([self._partition.topic])
             self._leader = self._cluster.leader(self._partition)
             self._connection = self._cluster.dedicated_connection(self._leader.node_id)
-        # The buffer of the answer before the one that the caller has now.
+        # The buffer of the result before the one that the caller is using.
         self._buffers = (self._buffers[1], self._buffers[0])
-        return _ask(self._connection, self._partition, self._leader, self.offset, self._options, self._buffers[0])
+        return _send(self._connection, self._partition, self._leader, self.offset, self._options, self._buffers[0])
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         self._ahead = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
-def _ask(
+def _send(
     connection: Connection,
     partition: TopicPartition,
     leader: Leader,
@@ -223,7 +223,7 @@ def _read(pending: Pending, partition: TopicPartition, offset: int) -> Fetched:
     subject = f"{partition} at offset {offset}"
     require_success(response.error_code, subject)
     if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
-        raise ProtocolError(f"{subject}: the answer to a fetch does not have exactly this partition")
+        raise ProtocolError(f"{subject}: the response to a fetch does not contain exactly this partition")
     answer: PartitionData = response.responses[0].partitions[0]
     require_success(answer.error_code, subject)
     records = _EMPTY if answer.records is None else answer.records
@@ -239,16 +239,16 @@ def _read(pending: Pending, partition: TopicPartition, offset: int) -> Fetched:
 
 
 def whole_batches(records: memoryview, subject: str) -> tuple[int, int]:
-    """(How many bytes the batches take that are there to their end, the offset after the last of them)."""
+    """(The size of the complete batches in bytes, the offset after the last of them)."""
     position, last, available = 0, -1, len(records)
     while position + HEADER_BYTES <= available:
         (length,) = _BATCH_LENGTH.unpack_from(records, position + _BATCH_LENGTH_AT)
         following = position + LOG_OVERHEAD + length
         if length < HEADER_BYTES - LOG_OVERHEAD:
-            raise ProtocolError(f"{subject}: a record batch of {length} bytes")
+            raise ProtocolError(f"{subject}: a record batch has an invalid length of {length} bytes")
         if following > available:
             break
         last, position = position, following
     if last < 0:
-        raise ProtocolError(f"{subject}: {available} bytes without one whole record batch")
+        raise ProtocolError(f"{subject}: {available} bytes without one complete record batch")
     return position, parse_header(records, last).end_offset

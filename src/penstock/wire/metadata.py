@@ -1,6 +1,6 @@
-"""The cluster as Metadata describes it: brokers, topics with their ids, partitions with their leaders.
+"""The cluster as a Metadata response describes it: brokers, topics with their ids, partitions with their leaders.
 
-Plain data, and the way from the response to it. It must never know connections.
+Plain data, and its conversion from the response. It must never know connections.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.protocol.error_codes import ErrorCode
 from penstock.wire.connection import Address
 from penstock.wire.errors import require_success
 
-# A topic that is not there, or not quite yet.
+# Codes of a topic that does not exist, or is still being created.
 _ABSENT: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID}
 )
@@ -27,7 +27,7 @@ _ABSENT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """`leader_id` is NO_LEADER while there is none."""
+    """`leader_id` is NO_LEADER while the partition has none."""
 
     leader_id: int
     leader_epoch: int
@@ -49,11 +49,11 @@ class ClusterMetadata:
     controller_id: int = -1
     brokers: Mapping[int, Address] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    """Those that exist; a topic that was asked for and is not here does not."""
+    """The existing topics; a requested topic that is missing does not exist."""
 
 
 def metadata_request(topics: Iterable[str] | None, *, allow_auto_topic_creation: bool) -> MetadataRequest:
-    """None asks for all topics."""
+    """None requests all topics."""
     return MetadataRequest(
         topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
         allow_auto_topic_creation=allow_auto_topic_creation,
@@ -61,8 +61,8 @@ def metadata_request(topics: Iterable[str] | None, *, allow_auto_topic_creation:
 
 
 def read_metadata(response: MetadataResponse) -> ClusterMetadata:
-    """Raises BrokerError for a topic that exists, or may, and that this client may not see."""
-    require_success(response.error_code, "metadata of the cluster")
+    """Raises BrokerError for a topic that this client is not authorized to describe."""
+    require_success(response.error_code, "cluster metadata")
     topics = {}
     for topic in response.topics:
         if topic.error_code in _ABSENT:

@@ -1,6 +1,6 @@
-"""Offsets without membership: those of partitions, and those that a group has committed.
+"""Lists offsets of partitions, and fetches and commits offsets of a group without joining it.
 
-`group` here is a name that offsets are kept under; nobody joins it. It must never know records.
+It must never know records.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from penstock.protocol.definitions.offset_fetch import (
     OffsetFetchResponse,
 )
 from penstock.protocol.schema import Message
-from penstock.wire.cluster import Cluster, Leader, PartitionAnswer
+from penstock.wire.cluster import Cluster, Leader, PartitionResult
 from penstock.wire.connection import Connection
 from penstock.wire.errors import require_success
 
 OffsetAt = Literal["earliest", "latest"] | int
-"""The first offset, the one after the last, or that of the first record at or after so many milliseconds."""
+"""The earliest offset, the end offset, or the offset of the first record at or after a timestamp in ms."""
 
 _TIMESTAMPS: Final[Mapping[str, int]] = {"latest": -1, "earliest": -2}
 _NO_OFFSET: Final = -1
-# Groups keep offsets by the topic's name; version 10 would have us name topics by an id.
+# Version 10 identifies topics by their ids; this client uses names.
 _BY_NAME_UNTIL: Final = 9
 _MANY_GROUPS_SINCE: Final = 8
 
 
 class ListedOffset(NamedTuple):
-    """`offset` is -1 where no record is as late as the timestamp that was asked for."""
+    """`offset` is -1 if no record is at or after the requested timestamp."""
 
     offset: int
     timestamp: int
@@ -79,10 +79,10 @@ def list_offsets(
     return cluster.ask_leaders("offsets of partitions", wanted, build, _listed, timeout_s)
 
 
-def _listed(response: ListOffsetsResponse) -> Iterator[PartitionAnswer]:
+def _listed(response: ListOffsetsResponse) -> Iterator[PartitionResult]:
     for topic in response.topics:
         for answer in topic.partitions:
-            yield PartitionAnswer(
+            yield PartitionResult(
                 TopicPartition(topic.name, answer.partition_index),
                 answer.error_code,
                 ListedOffset(answer.offset, answer.timestamp, answer.leader_epoch),
@@ -97,9 +97,9 @@ def fetch_committed(
     require_stable: bool,
     timeout_s: float | None,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """None asks for all that the group has. Partitions without a committed offset are left out.
+    """None fetches all offsets of the group. Partitions without a committed offset are left out.
 
-    `require_stable` waits for the transactions that are about to commit some.
+    `require_stable` waits for open transactions that contain offsets of the group.
     """
     topics: dict[str, OffsetFetchRequestTopics] | None = None
     if partitions is not None:
@@ -129,7 +129,7 @@ def fetch_committed(
 def commit_offsets(
     cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None
 ) -> None:
-    """As somebody outside the group: refused with UNKNOWN_MEMBER_ID while the group has members."""
+    """Commits without membership: the broker refuses with UNKNOWN_MEMBER_ID while the group has members."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (name, index), (offset, metadata) in offsets.items():
         topics.setdefault(name, OffsetCommitRequestTopic(name=name)).partitions.append(
@@ -146,7 +146,7 @@ def commit_offsets(
 
 
 def require_partition_success(response: Any, subject: str) -> None:
-    """For the responses that are an error code for each partition, and nothing more."""
+    """For responses that contain only an error code per partition."""
     for topic in response.topics:
         for answer in topic.partitions:
             require_success(answer.error_code, f"{subject}, {TopicPartition(topic.name, answer.partition_index)}")

@@ -1,14 +1,14 @@
-"""Encoded record batches into partitions: several requests in flight, and batches resent in their order.
+"""Writes encoded record batches to partitions: several requests in flight, and retries that keep the order.
 
-Owns what is under way between `send` and its acknowledgement, and the rules for sending a batch again. It must never
-look into a batch beyond its header.
+Owns the batches between `send` and their acknowledgement, and the retry rules. It must never look into a batch beyond
+its header.
 
 Invariants:
-- Batches of one partition are acknowledged in the order in which they were sent, whatever has to be resent.
-- A batch is resent with the same bytes, so with the same sequence: a broker recognises what it already has. That holds
-  for the last five batches of a producer, and no more than five requests are in flight on a connection.
-- Batches of one partition are in flight together only on one connection, and only when the broker knows the producer:
-  one that it does not know may begin with any sequence, so the second batch could overtake a first that was not taken.
+- Batches of one partition are acknowledged in the order in which they were sent, whatever is retried.
+- A retry sends the same bytes, and so the same sequence: the broker recognises a batch that it has already written.
+  Brokers remember the last five batches of a producer, and at most five requests are in flight on a connection.
+- Several batches of one partition are in flight only on one connection, and only if the broker knows the producer: an
+  unknown producer may start with any sequence, so a second batch could be written before a first one that was refused.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _BEFORE_IMPLICIT_PARTITIONS: Final = 11  # from 12 on, Produce adds a partition 
 
 
 class Produced(NamedTuple):
-    """Where a batch was written. `base_offset` is -1 when nobody knows: acks=0, or a batch that was already there."""
+    """Where a batch was written. `base_offset` is -1 if it is unknown: with acks=0, or for a duplicate."""
 
     base_offset: int
     log_append_time_ms: int = -1
 
 
-class _Outgoing:
-    """A batch on its way, and what became of it."""
+class _OutgoingBatch:
+    """A batch that is being sent, and its result."""
 
     __slots__ = ("batch", "partition", "produced")
 
@@ -60,15 +60,15 @@ class _Outgoing:
 class _InFlight(NamedTuple):
     pending: Pending
     leaders: Mapping[TopicPartition, Leader]
-    batches: list[_Outgoing]
+    batches: list[_OutgoingBatch]
 
 
 class BatchSender:
-    """`send` what there is, then `flush`: it returns, or raises, when the fate of every batch is known.
+    """`send` batches, then `flush`: it returns when all of them are acknowledged, or raises.
 
-    With a `producer` each batch is given its name and the partition's next sequence, from 0 on: right for a fresh
-    epoch. Where the epoch has been used before, `first_sequences` are the `next_sequences` of whoever used it. Without
-    a producer, batches go as they are. An error leaves the sender of no further use.
+    With a `producer`, each batch gets its id and epoch and the partition's next sequence, which starts at 0, as a new
+    epoch requires. For an epoch that has been used before, `first_sequences` are the `next_sequences` of its last
+    sender. Without a producer, batches are sent unchanged. After an error the sender cannot be used again.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class BatchSender:
         request_bytes: int = DEFAULT_REQUEST_BYTES,
         timeout_s: float | None = None,
     ) -> None:
-        """`add_partitions` adds partitions to the transaction where Produce does not do that by itself."""
+        """`add_partitions` adds partitions to the transaction where Produce does not do so."""
         self._cluster = cluster
         self._acks = acks
         self._producer = producer
@@ -93,13 +93,13 @@ class BatchSender:
         self._timeout_s = timeout_s
         self._sequences = dict(first_sequences or {})
         self._added: set[TopicPartition] = set()
-        self._collecting: dict[TopicPartition, _Outgoing] = {}
+        self._collecting: dict[TopicPartition, _OutgoingBatch] = {}
         self._collected_bytes = 0
         self._in_flight: dict[int, deque[_InFlight]] = {}
-        self._known_to: set[TopicPartition] = set()  # partitions that have acknowledged a batch of this producer
-        self._failed: list[_Outgoing] = []
+        self._producer_known: set[TopicPartition] = set()  # partitions that have acknowledged a batch of this producer
+        self._failed: list[_OutgoingBatch] = []
         self._cause: ConnectionLost | BrokerError | None = None
-        self._since_flush: list[_Outgoing] = []
+        self._since_flush: list[_OutgoingBatch] = []
         self._broken: Exception | None = None
 
     @property
@@ -107,27 +107,27 @@ class BatchSender:
         return dict(self._sequences)
 
     def send(self, partition: TopicPartition, batch: Batch) -> None:
-        """One encoded record batch. It must not change before `flush` unless there is a producer, which copies it."""
+        """Queues one encoded record batch. It must not change before `flush`; with a producer it is copied."""
         if len(batch) < HEADER_BYTES:
-            raise ValueError(f"{partition}: {len(batch)} bytes are no record batch")
+            raise ValueError(f"{partition}: {len(batch)} bytes are too short for a record batch")
         if self._broken is not None:
             raise self._broken
         if partition in self._collecting or self._collected_bytes + len(batch) > self._request_bytes:
             self._dispatch()
-        outgoing = _Outgoing(partition, self._named(partition, batch))
+        outgoing = _OutgoingBatch(partition, self._with_sequence(partition, batch))
         self._collecting[partition] = outgoing
         self._collected_bytes += len(batch)
         self._since_flush.append(outgoing)
 
     def flush(self) -> dict[TopicPartition, list[Produced]]:
-        """What became of every batch since the last flush, in the order of sending."""
+        """The results of all batches since the last flush, in the order of sending."""
         if self._broken is not None:
             raise self._broken
         self._dispatch()
         try:
             for node_id in list(self._in_flight):
                 while self._in_flight[node_id]:
-                    self._settle(node_id)
+                    self._await_oldest(node_id)
             self._recover([])
         except Exception as error:
             self._broken = error
@@ -138,7 +138,7 @@ class BatchSender:
         self._since_flush = []
         return produced
 
-    def _named(self, partition: TopicPartition, batch: Batch) -> Batch:
+    def _with_sequence(self, partition: TopicPartition, batch: Batch) -> Batch:
         if self._producer is None:
             return batch
         sequence = self._sequences.get(partition, 0)
@@ -158,19 +158,19 @@ class BatchSender:
             self._broken = error
             raise
 
-    def _add_to_transaction(self, batches: Iterable[_Outgoing]) -> None:
+    def _add_to_transaction(self, batches: Iterable[_OutgoingBatch]) -> None:
         new = {outgoing.partition for outgoing in batches} - self._added
         if new and self._add_partitions is not None:
             self._add_partitions(new)
         self._added |= new
 
-    def _transmit(self, batches: list[_Outgoing]) -> None:
+    def _transmit(self, batches: list[_OutgoingBatch]) -> None:
         try:
             by_node = self._by_leader(batches)
             for node_id in by_node:
                 while len(self._in_flight.setdefault(node_id, deque())) >= _REQUESTS_IN_FLIGHT_MAX:
-                    self._settle(node_id)
-            self._settle_what_might_be_overtaken(by_node)
+                    self._await_oldest(node_id)
+            self._await_batches_that_could_be_overtaken(by_node)
         except (ConnectionLost, BrokerError) as cause:
             if isinstance(cause, BrokerError) and not cause.code.retriable:
                 raise
@@ -180,7 +180,7 @@ class BatchSender:
         if self._failed:
             self._recover(batches)
             return
-        unsent: list[_Outgoing] = []
+        unsent: list[_OutgoingBatch] = []
         for node_id, (leaders, group) in by_node.items():
             try:
                 self._send_request(node_id, leaders, group)
@@ -190,26 +190,26 @@ class BatchSender:
         if unsent:
             self._recover(unsent)
 
-    def _settle_what_might_be_overtaken(
-        self, by_node: Mapping[int, tuple[Mapping[TopicPartition, Leader], list[_Outgoing]]]
+    def _await_batches_that_could_be_overtaken(
+        self, by_node: Mapping[int, tuple[Mapping[TopicPartition, Leader], list[_OutgoingBatch]]]
     ) -> None:
-        """Batches whose broker may not know the producer yet, or is no longer the partition's leader."""
+        """Waits for batches whose broker may not know the producer yet, or no longer leads the partition."""
         going = {partition: node_id for node_id, (leaders, _) in by_node.items() for partition in leaders}
         for node_id, requests in self._in_flight.items():
             behind = {
                 partition
                 for partition, leader_id in going.items()
-                if leader_id != node_id or partition not in self._known_to
+                if leader_id != node_id or partition not in self._producer_known
             }
             while any(outgoing.partition in behind for request in requests for outgoing in request.batches):
-                self._settle(node_id)
+                self._await_oldest(node_id)
 
     def _by_leader(
-        self, batches: Iterable[_Outgoing]
-    ) -> dict[int, tuple[dict[TopicPartition, Leader], list[_Outgoing]]]:
-        by_node: dict[int, tuple[dict[TopicPartition, Leader], list[_Outgoing]]] = {}
+        self, batches: Iterable[_OutgoingBatch]
+    ) -> dict[int, tuple[dict[TopicPartition, Leader], list[_OutgoingBatch]]]:
+        by_node: dict[int, tuple[dict[TopicPartition, Leader], list[_OutgoingBatch]]] = {}
         batches = list(batches)
-        self._cluster.know_topics({outgoing.partition.topic for outgoing in batches})
+        self._cluster.refresh_topics({outgoing.partition.topic for outgoing in batches})
         for outgoing in batches:
             leader = self._cluster.leader(outgoing.partition)
             leaders, group = by_node.setdefault(leader.node_id, ({}, []))
@@ -217,7 +217,9 @@ class BatchSender:
             group.append(outgoing)
         return by_node
 
-    def _send_request(self, node_id: int, leaders: Mapping[TopicPartition, Leader], group: list[_Outgoing]) -> None:
+    def _send_request(
+        self, node_id: int, leaders: Mapping[TopicPartition, Leader], group: list[_OutgoingBatch]
+    ) -> None:
         connection = self._cluster.connection(node_id)
         request, version = self._request(connection, leaders, group)
         if self._acks == 0:
@@ -227,7 +229,7 @@ class BatchSender:
         self._in_flight.setdefault(node_id, deque()).append(_InFlight(pending, leaders, group))
 
     def _request(
-        self, connection: Connection, leaders: Mapping[TopicPartition, Leader], group: Iterable[_Outgoing]
+        self, connection: Connection, leaders: Mapping[TopicPartition, Leader], group: Iterable[_OutgoingBatch]
     ) -> tuple[ProduceRequest, int]:
         at_most = _BEFORE_IMPLICIT_PARTITIONS if self._add_partitions is not None else None
         version = connection.version_for(ProduceRequest, at_most=at_most)
@@ -250,8 +252,8 @@ class BatchSender:
         )
         return request, version
 
-    def _settle(self, node_id: int) -> None:
-        """Takes the oldest answer of a broker. What has to be sent again goes to `_failed`."""
+    def _await_oldest(self, node_id: int) -> None:
+        """Takes the oldest response of a broker. Batches to retry are added to `_failed`."""
         pending, leaders, group = self._in_flight[node_id].popleft()
         try:
             response: ProduceResponse = pending.response()
@@ -259,7 +261,7 @@ class BatchSender:
             self._cause = lost
             self._failed += group
             return
-        # Brokers answer in an order of their own, and name topics in the way that the version has.
+        # Brokers order their results as they like, and identify topics by name or id, depending on the version.
         answers = {
             (topic.name or topic.topic_id, answer.index): answer
             for topic in response.responses
@@ -269,22 +271,22 @@ class BatchSender:
             name, index = outgoing.partition
             answer = answers.get((name, index)) or answers.get((leaders[outgoing.partition].topic_id, index))
             if answer is None:
-                raise ProtocolError(f"{outgoing.partition} is missing in the answer to a produce")
-            self._judge(outgoing, answer)
+                raise ProtocolError(f"{outgoing.partition} is missing in the response to a produce")
+            self._apply_result(outgoing, answer)
 
-    def _judge(self, outgoing: _Outgoing, answer: PartitionProduceResponse) -> None:
+    def _apply_result(self, outgoing: _OutgoingBatch, answer: PartitionProduceResponse) -> None:
         code = known_code(answer.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             base_offset = answer.base_offset if code == ErrorCode.NONE else -1
             outgoing.produced = Produced(base_offset, answer.log_append_time_ms)
             if self._producer is not None:
-                self._known_to.add(outgoing.partition)
+                self._producer_known.add(outgoing.partition)
             return
-        # A batch behind one that was not taken is out of order, and will not be when both are sent again.
+        # A batch after one that failed is out of order, and is in order when both are retried.
         follows_failed = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and any(
             failed.partition == outgoing.partition for failed in self._failed
         )
-        # These bytes will be as corrupt the next time.
+        # The same bytes stay corrupt.
         if follows_failed or (code.retriable and code != ErrorCode.CORRUPT_MESSAGE):
             if not follows_failed:
                 self._cause = BrokerError(code, f"{outgoing.partition}: {answer.error_message or code.text}")
@@ -294,29 +296,29 @@ class BatchSender:
         detail = "; ".join(reason for reason in reasons if reason)
         require_success(answer.error_code, str(outgoing.partition), detail)
 
-    def _recover(self, unsent: list[_Outgoing]) -> None:
-        """Waits for all that is in flight, then sends what failed, and `unsent` behind it, one round at a time."""
+    def _recover(self, unsent: list[_OutgoingBatch]) -> None:
+        """Waits for the requests in flight, then retries the failed batches and sends `unsent` after them."""
         for node_id in list(self._in_flight):
             while self._in_flight[node_id]:
-                self._settle(node_id)
+                self._await_oldest(node_id)
         waiting, self._failed = [*self._failed, *unsent], []
         retry = self._cluster.retry("producing", self._timeout_s)
         while waiting:
             if self._cause is not None:
-                self._cluster.distrust_topics({outgoing.partition.topic for outgoing in waiting})
+                self._cluster.invalidate_topics({outgoing.partition.topic for outgoing in waiting})
                 retry.pause(self._cause)
                 self._cause = None
             first = {outgoing.partition: outgoing for outgoing in reversed(waiting)}
-            again = self._sent_again(list(first.values()))
+            again = self._resend(list(first.values()))
             if len(again) < len(first):
                 retry.succeeded()
             waiting = [
                 outgoing for outgoing in waiting if first[outgoing.partition] is not outgoing or outgoing in again
             ]
 
-    def _sent_again(self, batches: list[_Outgoing]) -> list[_Outgoing]:
-        """One round: a batch of each partition, sent and waited for. Those that failed once more."""
-        failed: list[_Outgoing] = []
+    def _resend(self, batches: list[_OutgoingBatch]) -> list[_OutgoingBatch]:
+        """One round: sends one batch per partition and waits. Returns those that failed again."""
+        failed: list[_OutgoingBatch] = []
         try:
             by_node = self._by_leader(batches)
         except (ConnectionLost, BrokerError) as cause:
@@ -330,7 +332,7 @@ class BatchSender:
                 failed += group
         for node_id in by_node:
             while self._in_flight.get(node_id):
-                self._settle(node_id)
+                self._await_oldest(node_id)
         failed += self._failed
         self._failed = []
         return failed

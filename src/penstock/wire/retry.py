@@ -1,7 +1,7 @@
-"""How long the wire client keeps trying, and how long it waits between two attempts.
+"""Retries of the wire client: the deadline of a call, and exponential backoff with jitter between its attempts.
 
-Owns one call's deadline and its pauses: exponential with some chance in them, from `retry.backoff.ms` where a broker
-said "not now" and from `reconnect.backoff.ms` where none answered. It must never know what is being tried.
+The backoff starts from `retry.backoff.ms` after a retriable error and from `reconnect.backoff.ms` after a failed
+connection. It must never know what is being retried.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.wire.errors import ConnectionLost
 from penstock.wire.settings import WireSettings
 
-# A topic that was just created is not known everywhere at once; one that is still unknown after this does not exist.
+# A new topic becomes known to all brokers with a delay; one that is unknown for longer than this does not exist.
 UNKNOWN_TOPIC_GRACE_S: Final = 5.0
-# The end of a transaction is a matter of milliseconds.
+# A transaction completes within milliseconds.
 _CONCURRENT_TRANSACTIONS_PAUSE_S: Final = 0.02
 _UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Retry:
-    """One call's patience, from its construction on. `subject` begins the sentence that says what did not work."""
+    """The retries of one call; its time starts with the construction. `subject` begins the error message."""
 
     def __init__(self, settings: WireSettings, subject: str, timeout_s: float | None = None) -> None:
         self._settings = settings
@@ -35,11 +35,11 @@ class Retry:
         self._attempts = 0
 
     def succeeded(self) -> None:
-        """Some progress was made: pauses begin small again. The deadline stays."""
+        """Resets the backoff after progress. The deadline stays."""
         self._attempts = 0
 
     def pause(self, cause: ConnectionLost | BrokerError) -> None:
-        """Waits before the next attempt, or raises when there is to be none."""
+        """Waits before the next attempt, or raises if the error is permanent or the deadline has passed."""
         now = time.monotonic()
         if isinstance(cause, BrokerError):
             if not cause.code.retriable:
@@ -66,6 +66,6 @@ class Retry:
             return _CONCURRENT_TRANSACTIONS_PAUSE_S
         kind = "reconnect" if isinstance(cause, ConnectionLost) else "retry"
         first, longest = self._settings.seconds(f"{kind}.backoff.ms"), self._settings.seconds(f"{kind}.backoff.max.ms")
-        # A fifth more or less, so that many tasks that failed together do not come back together.
-        chance = random.uniform(0.8, 1.2)  # noqa: S311 (nothing secret about it)
-        return min(first * 2.0 ** min(self._attempts, 20), longest) * chance
+        # Jitter, so that tasks that failed together do not retry together.
+        jitter = random.uniform(0.8, 1.2)  # noqa: S311 (not a secret)
+        return min(first * 2.0 ** min(self._attempts, 20), longest) * jitter

@@ -1,9 +1,9 @@
-"""The wire client's settings: Kafka's configuration names, checked once, in a form that can be pickled to Spark tasks.
+"""The wire client's settings: validated once, in a form that can be pickled to Spark tasks.
 
-Owns which names the wire client knows, in Kafka's words and, for certificates, librdkafka's too; and the reading of
+Owns the setting names that the wire client accepts (Kafka's, and for certificates also librdkafka's) and the parser of
 `sasl.jaas.config`. It must never know sockets.
 
-Invariants: what is accepted has an effect; a secret is in no `repr` and in no error message.
+Invariants: every accepted setting has an effect; no `repr` and no error message contains a secret.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _STORE_REMEDY: Final = "convert it to PEM (openssl pkcs12 -nokeys -in STORE -out ca.pem) and set ssl.ca.location"
 _KEY_STORE_REMEDY: Final = "convert it to PEM (openssl pkcs12) and set ssl.certificate.location and ssl.key.location"
 
-# Milliseconds, with Kafka's defaults; the least that makes sense is 0 or 1.
+# Milliseconds: Kafka's default and the minimum.
 _TIMES_MS: Final[Mapping[str, tuple[int, int]]] = {
     "connections.max.idle.ms": (540_000, 0),
     "default.api.timeout.ms": (60_000, 1),
@@ -68,12 +68,12 @@ _SASL_NAMES: Final = frozenset(
 WIRE_SETTING_NAMES: Final = (
     frozenset({"bootstrap.servers", "client.id", "security.protocol", *_TIMES_MS}) | _TLS_NAMES | _SASL_NAMES
 )
-"""Every name that is accepted; a caller whose settings are meant for several clients picks these out of them."""
+"""All accepted names; a caller with settings for several clients selects these."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Where certificates come from; None is the system's own for the authorities, and nothing for the client's."""
+    """Sources of certificates. Without a CA the system's authorities are used; a client certificate is optional."""
 
     ca_file: str | None = None
     ca_pem: str | None = None
@@ -88,7 +88,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """`password` is the token where the mechanism is OAUTHBEARER."""
+    """For OAUTHBEARER, `password` is the token."""
 
     mechanism: str
     username: str = field(repr=False)
@@ -109,7 +109,7 @@ class WireSettings:
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> WireSettings:
-        """Raises InvalidClientSetting with a line that names the setting and the remedy."""
+        """Raises InvalidClientSetting with one line that names the setting and the remedy."""
         for name in settings:
             if name not in WIRE_SETTING_NAMES:
                 raise _unknown(name)
@@ -121,7 +121,7 @@ class WireSettings:
         protocol = values.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in _PROTOCOLS:
             raise InvalidClientSetting(f"security.protocol={protocol}: expected one of {', '.join(_PROTOCOLS)}")
-        _refuse_without_effect(values, protocol)
+        _reject_without_effect(values, protocol)
         return cls(
             servers=tuple(servers),
             client_id=values.get("client.id", "penstock"),
@@ -139,11 +139,11 @@ def _unknown(name: str) -> InvalidClientSetting:
 
     nearest = get_close_matches(str(name).lower().replace("_", "."), WIRE_SETTING_NAMES, n=1)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-    return InvalidClientSetting(f"'{name}' is no setting of the wire client{hint}")
+    return InvalidClientSetting(f"'{name}' is not a setting of the wire client{hint}")
 
 
-def _refuse_without_effect(values: Mapping[str, str], protocol: str) -> None:
-    """A password that is given and not used means that somebody believes the connection to be safer than it is."""
+def _reject_without_effect(values: Mapping[str, str], protocol: str) -> None:
+    """Rejects security settings that the protocol ignores: the connection would be less secure than expected."""
     for name in sorted(values):
         if name in _TLS_NAMES and not protocol.endswith("SSL"):
             raise InvalidClientSetting(f"{name}: no effect with security.protocol={protocol}; set SSL or SASL_SSL")
@@ -159,7 +159,7 @@ def _time_ms(name: str, text: str, minimum: int) -> int:
     except ValueError:
         raise InvalidClientSetting(f"{name}={text}: expected a whole number of milliseconds") from None
     if value < minimum:
-        raise InvalidClientSetting(f"{name}={text}: at least {minimum}")
+        raise InvalidClientSetting(f"{name}={text}: must be at least {minimum}")
     return value
 
 
@@ -172,7 +172,7 @@ def _tls(values: Mapping[str, str]) -> TlsSettings:
     verify = values.get("enable.ssl.certificate.verification", "true").lower()
     if verify not in ("true", "false"):
         raise InvalidClientSetting(f"enable.ssl.certificate.verification={verify}: expected true or false")
-    # In Kafka a PEM key store is one file with both the key and the certificates.
+    # A PEM key store of Kafka is one file with the key and the certificates.
     key_store = values.get("ssl.keystore.location")
     settings = TlsSettings(
         ca_file=values.get("ssl.ca.location", values.get("ssl.truststore.location")),
@@ -187,18 +187,20 @@ def _tls(values: Mapping[str, str]) -> TlsSettings:
     )
     has_key = settings.key_file is not None or settings.key_pem is not None
     if has_key != (settings.certificate_file is not None or settings.certificate_pem is not None):
-        raise InvalidClientSetting("ssl.certificate.location and ssl.key.location: give both, or neither")
+        raise InvalidClientSetting("ssl.certificate.location and ssl.key.location: set both or neither")
     return settings
 
 
 def _require_pem(values: Mapping[str, str], store: str, remedy: str) -> None:
     kind = values.get(f"{store}.type", "JKS").upper()
     if f"{store}.location" in values and kind != "PEM":
-        raise InvalidClientSetting(f"{store}.location: a {kind} store is Java's own format; {remedy}")
+        raise InvalidClientSetting(f"{store}.location: a {kind} store is a Java format; {remedy}")
     if f"{store}.type" in values and kind != "PEM":
-        raise InvalidClientSetting(f"{store}.type={kind}: only PEM is understood here; {remedy}")
+        raise InvalidClientSetting(f"{store}.type={kind}: only PEM is supported; {remedy}")
     if f"{store}.password" in values:
-        raise InvalidClientSetting(f"{store}.password: a PEM store has none; leave it out (or ssl.key.password)")
+        raise InvalidClientSetting(
+            f"{store}.password: a PEM store has no password; remove the setting (or set ssl.key.password)"
+        )
 
 
 def _sasl(values: Mapping[str, str]) -> SaslSettings:
@@ -208,14 +210,14 @@ def _sasl(values: Mapping[str, str]) -> SaslSettings:
     if mechanism == "OAUTHBEARER":
         token = values.get("sasl.oauthbearer.token")
         if not token:
-            raise InvalidClientSetting("sasl.oauthbearer.token is missing; the wire client takes a token as it is")
+            raise InvalidClientSetting("sasl.oauthbearer.token is missing; the wire client requires a token")
         return SaslSettings(mechanism, "", token)
     if "sasl.oauthbearer.token" in values:
         raise InvalidClientSetting(f"sasl.oauthbearer.token: no effect with sasl.mechanism={mechanism}")
     username, password = values.get("sasl.username"), values.get("sasl.password")
     if "sasl.jaas.config" in values:
         if username is not None or password is not None:
-            raise InvalidClientSetting("sasl.jaas.config: give it, or sasl.username and sasl.password, not both")
+            raise InvalidClientSetting("sasl.jaas.config: set either it or sasl.username and sasl.password, not both")
         username, password = _jaas_credentials(values["sasl.jaas.config"], mechanism)
     if username is None or password is None:
         raise InvalidClientSetting("sasl.username and sasl.password (or sasl.jaas.config) are missing")
@@ -231,14 +233,14 @@ _JAAS_EXPECTED: Final = 'expected org.apache.kafka...LoginModule required userna
 
 
 def _jaas_credentials(text: str, mechanism: str) -> tuple[str, str]:
-    """The text itself never goes into a message: the password is in it."""
+    """Error messages never contain the text, which includes the password."""
     match = _JAAS.fullmatch(text)
     if match is None:
-        raise InvalidClientSetting(f"sasl.jaas.config cannot be read: {_JAAS_EXPECTED}")
+        raise InvalidClientSetting(f"sasl.jaas.config cannot be parsed: {_JAAS_EXPECTED}")
     module = match["module"].rpartition(".")[2]
     wanted = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
     if module != wanted:
-        raise InvalidClientSetting(f"sasl.jaas.config: sasl.mechanism={mechanism} goes with {wanted}, not {module}")
+        raise InvalidClientSetting(f"sasl.jaas.config: sasl.mechanism={mechanism} requires {wanted}, not {module}")
     options = {
         name: re.sub(r"\\(.)", r"\1", quoted) if quoted or not bare else bare
         for name, quoted, bare in _JAAS_OPTION.findall(match["options"])

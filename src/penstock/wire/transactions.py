@@ -1,10 +1,10 @@
-"""Transactions, call by call: whoever holds the transactional id and the producer's identity may make any of them.
+"""The requests of a transaction, each as a function of the transactional id and the producer's identity.
 
-That is what lets many processes share one transaction: one begins it (`init_producer_id`), all produce in its name, one
-ends it. It must never know batches.
+So many processes can share one transaction: one begins it (`init_producer_id`), all produce with its identity, one ends
+it. It must never know batches.
 
-With the feature `transaction.version` at 2 (KIP-890) a partition joins the transaction with the first batch that is
-produced to it, and the end of a transaction gives the producer a new epoch. Below that, both are done by hand.
+With the feature `transaction.version` at 2 (KIP-890), the first batch that is produced to a partition adds it to the
+transaction, and the end of a transaction returns a new epoch. Below 2, partitions and offsets are added explicitly.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from penstock.wire.offsets import require_partition_success
 
 TRANSACTION_VERSION_2: Final = 2
 _FEATURE: Final = "transaction.version"
-_FOR_CLIENTS_UNTIL: Final = 3  # later versions of AddPartitionsToTxn are for brokers among themselves
-_OFFSETS_BY_HAND_UNTIL: Final = 4  # TxnOffsetCommit from 5 on adds the group to the transaction by itself
-_SAME_EPOCH_UNTIL: Final = 4  # EndTxn from 5 on gives a new epoch
+_FOR_CLIENTS_UNTIL: Final = 3  # later versions of AddPartitionsToTxn are for brokers only
+_EXPLICIT_OFFSETS_UNTIL: Final = 4  # TxnOffsetCommit adds the group to the transaction from version 5 on
+_SAME_EPOCH_UNTIL: Final = 4  # EndTxn returns a new epoch from version 5 on
 _CURRENT_IDENTITY_SINCE: Final = 3
 NO_PRODUCER: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
@@ -50,7 +50,7 @@ NO_PRODUCER: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
     state: str
-    """Kafka's words: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort."""
+    """Kafka's names: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort."""
     producer: ProducerIdentity
     timeout_ms: int
     start_time_ms: int
@@ -58,7 +58,7 @@ class TransactionDescription:
 
 
 def transaction_version(cluster: Cluster, timeout_s: float | None) -> int:
-    return cluster.ask_any("the cluster's features", lambda connection: connection.features.get(_FEATURE, 0), timeout_s)
+    return cluster.ask_any("cluster features", lambda connection: connection.features.get(_FEATURE, 0), timeout_s)
 
 
 def init_producer_id(
@@ -110,7 +110,7 @@ def add_partitions_to_txn(
     def attempt(connection: Connection) -> None:
         version = connection.version_for(AddPartitionsToTxnRequest, at_most=_FOR_CLIENTS_UNTIL)
         response: AddPartitionsToTxnResponse = connection.ask(request, version)
-        # Where one partition is refused, the others are only "not attempted": the refusal is what matters.
+        # If one partition is refused, the others are "not attempted": report the refusal.
         answers = [
             (answer.partition_error_code, TopicPartition(topic.name, answer.partition_index))
             for topic in response.results_by_topic_v3_and_below
@@ -147,9 +147,9 @@ def txn_offset_commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     timeout_s: float | None,
 ) -> None:
-    """Offsets that become the group's when the transaction commits. The group is added to it where that is needed."""
-    by_hand = transaction_version(cluster, timeout_s) < TRANSACTION_VERSION_2
-    if by_hand:
+    """Commits offsets of the group in the transaction, and adds the group to it where the broker requires it."""
+    is_explicit = transaction_version(cluster, timeout_s) < TRANSACTION_VERSION_2
+    if is_explicit:
         add_offsets_to_txn(cluster, transactional_id, producer, group, timeout_s)
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for (name, index), (offset, metadata) in offsets.items():
@@ -165,7 +165,9 @@ def txn_offset_commit(
     )
 
     def attempt(connection: Connection) -> None:
-        version = connection.version_for(TxnOffsetCommitRequest, at_most=_OFFSETS_BY_HAND_UNTIL if by_hand else None)
+        version = connection.version_for(
+            TxnOffsetCommitRequest, at_most=_EXPLICIT_OFFSETS_UNTIL if is_explicit else None
+        )
         response: TxnOffsetCommitResponse = connection.ask(request, version)
         require_partition_success(response, f"transactional id '{transactional_id}', group '{group}'")
 
@@ -175,7 +177,7 @@ def txn_offset_commit(
 def end_txn(
     cluster: Cluster, transactional_id: str, producer: ProducerIdentity, *, commit: bool, timeout_s: float | None
 ) -> ProducerIdentity:
-    """The identity for the next transaction: a new one with transaction.version 2, else the same."""
+    """Returns the identity for the next transaction: new with transaction.version 2, otherwise unchanged."""
     same_epoch = transaction_version(cluster, timeout_s) < TRANSACTION_VERSION_2
     request = EndTxnRequest(
         transactional_id=transactional_id,
@@ -198,7 +200,7 @@ def end_txn(
 def describe_transaction(
     cluster: Cluster, transactional_id: str, timeout_s: float | None
 ) -> TransactionDescription | None:
-    """None when the transactional id is not known."""
+    """None if the transactional id is unknown."""
 
     def attempt(connection: Connection) -> TransactionDescription | None:
         response: DescribeTransactionsResponse = connection.ask(

@@ -1,10 +1,10 @@
-"""Waiting for records without reading them: one long poll at each leader, at the ends of its partitions.
+"""Waits for new records without reading them: one long-polling fetch per leader, at the ends of its partitions.
 
-Owns the connections of these polls, as a poll would hold up whatever else goes over its connection. It must never say
-what came: who is woken asks for the offsets.
+Owns the connections of these polls, because a poll blocks its connection. It must never report what arrived: the caller
+lists the offsets.
 
-Invariant: a call takes no longer than its timeout. Trouble ends it early, but never at once, so that callers need not
-pause between their attempts.
+Invariant: a call takes no longer than its timeout. An error ends it early, but only after a short pause, so that
+callers need no backoff of their own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from penstock.wire.connection import Connection, Pending
 from penstock.wire.errors import ConnectionLost
 from penstock.wire.fetch import NO_SESSION_EPOCH, TOPIC_IDS_SINCE
 
-# The first batch arrives whole however little is asked for.
+# The broker returns the first batch whole, however small the limit is.
 _BYTES_WANTED: Final = 1
-_TROUBLE_PAUSE_S: Final = 0.1
+_ERROR_PAUSE_S: Final = 0.1
 
 
 class _Poll(NamedTuple):
@@ -52,16 +52,16 @@ class RecordWatch:
         self.close()
 
     def wait(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
-        """Returns when one of the partitions has a record at its end, or when the time is up."""
+        """Returns when one of the partitions has a record at its end, or after `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         try:
-            self._ask(ends, timeout_ms)
-            self._await_answer(deadline)
+            self._send_polls(ends, timeout_ms)
+            self._await_response(deadline)
         except (ConnectionLost, BrokerError, ProtocolError):
-            # The caller's next question finds out what is the matter, and has the patience for it.
+            # The caller's next request meets the same error and retries.
             self.close()
-            self._cluster.distrust_topics({partition.topic for partition in ends})
-            time.sleep(max(0.0, min(_TROUBLE_PAUSE_S, deadline - time.monotonic())))
+            self._cluster.invalidate_topics({partition.topic for partition in ends})
+            time.sleep(max(0.0, min(_ERROR_PAUSE_S, deadline - time.monotonic())))
 
     def close(self) -> None:
         for connection in [poll.connection for poll in self._polls.values()] + list(self._idle.values()):
@@ -69,8 +69,8 @@ class RecordWatch:
         self._polls.clear()
         self._idle.clear()
 
-    def _ask(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
-        self._cluster.know_topics({partition.topic for partition in ends})
+    def _send_polls(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        self._cluster.refresh_topics({partition.topic for partition in ends})
         by_node: dict[int, dict[TopicPartition, Leader]] = {}
         for partition in ends:
             leader = self._cluster.leader(partition)
@@ -81,8 +81,8 @@ class RecordWatch:
             if poll is not None and poll.ends == wanted:
                 continue
             if poll is not None:
-                # Records that came since have answered it, or its time is up soon.
-                self._take_answer(node_id)
+                # New records have completed it, or it times out soon.
+                self._take_response(node_id)
             connection = self._idle.pop(node_id, None) or self._cluster.dedicated_connection(node_id)
             request, version = self._request(connection, leaders, wanted, timeout_ms)
             pending = connection.send(request, version, timeout_s=timeout_ms / 1000)
@@ -117,7 +117,7 @@ class RecordWatch:
         )
         return request, version
 
-    def _await_answer(self, deadline: float) -> None:
+    def _await_response(self, deadline: float) -> None:
         poller = select.poll()
         nodes = {}
         for node_id, poll in self._polls.items():
@@ -125,13 +125,13 @@ class RecordWatch:
             nodes[descriptor] = node_id
             poller.register(descriptor, select.POLLIN)
         for descriptor, _ in poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            self._take_answer(nodes[descriptor])
+            self._take_response(nodes[descriptor])
 
-    def _take_answer(self, node_id: int) -> None:
+    def _take_response(self, node_id: int) -> None:
         poll = self._polls.pop(node_id)
         self._idle[node_id] = poll.connection
         response = poll.pending.response()
         codes = [response.error_code]
         codes += [answer.error_code for topic in response.responses for answer in topic.partitions]
         if any(codes):
-            raise ConnectionLost(f"a leader could not be watched (error codes {sorted(set(codes))})")
+            raise ConnectionLost(f"a leader refused a long poll (error codes {sorted(set(codes))})")

@@ -24,7 +24,7 @@ def test_what_was_cut_off_is_left_out(cut: int) -> None:
 
 
 def test_bytes_that_are_no_batches() -> None:
-    with pytest.raises(ProtocolError, match=r"here: .* without one whole"):
+    with pytest.raises(ProtocolError, match=r"here: .* without one complete"):
         whole_batches(memoryview(batch(0, 1)[:-1]), "here")
-    with pytest.raises(ProtocolError, match="here: a record batch of -1 bytes"):
+    with pytest.raises(ProtocolError, match="here: a record batch has an invalid length of -1 bytes"):
         whole_batches(memoryview(b"\xff" * 100), "here")

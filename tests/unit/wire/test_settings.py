@@ -46,10 +46,10 @@ def test_jaas_configurations(options: str, expected: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (f'{PLAIN_MODULE} required username="u" password="hush-hush"', "cannot be read"),
+        (f'{PLAIN_MODULE} required username="u" password="hush-hush"', "cannot be parsed"),
         (f'{PLAIN_MODULE} required password="hush-hush";', "no username"),
-        (f'{SCRAM_MODULE} required username="u" password="hush-hush";', "goes with PlainLoginModule"),
-        ("hush-hush", "cannot be read"),
+        (f'{SCRAM_MODULE} required username="u" password="hush-hush";', "requires PlainLoginModule"),
+        ("hush-hush", "cannot be parsed"),
     ],
 )
 def test_jaas_configurations_that_are_refused_are_not_shown(config: str, message: str) -> None:
@@ -80,7 +80,7 @@ def test_secrets_are_not_shown() -> None:
         ({"bootstrap.servers": "a:b:c"}, "bootstrap.servers: .*HOST:PORT"),
         ({**SERVERS, "bootstrap_servers": "a"}, "did you mean 'bootstrap.servers'"),
         ({**SERVERS, "request.timeout.ms": "soon"}, "request.timeout.ms=soon"),
-        ({**SERVERS, "request.timeout.ms": "0"}, "at least 1"),
+        ({**SERVERS, "request.timeout.ms": "0"}, "must be at least 1"),
         ({**SERVERS, "security.protocol": "TLS"}, "security.protocol=TLS"),
         ({**SERVERS, "sasl.password": "x"}, "sasl.password: no effect"),
         ({**SERVERS, "ssl.ca.location": "x"}, "ssl.ca.location: no effect"),
@@ -91,8 +91,8 @@ def test_secrets_are_not_shown() -> None:
         ({**TLS, "ssl.truststore.location": "trust.jks"}, r"JKS store.*ssl\.ca\.location"),
         ({**TLS, "ssl.truststore.type": "PKCS12", "ssl.truststore.location": "t"}, r"PKCS12 store.*ssl\.ca\.location"),
         ({**TLS, "ssl.keystore.location": "key.jks"}, r"JKS store.*ssl\.certificate\.location"),
-        ({**TLS, "ssl.truststore.type": "PEM", "ssl.truststore.password": "x"}, "PEM store has none"),
-        ({**TLS, "ssl.key.location": "k"}, "give both"),
+        ({**TLS, "ssl.truststore.type": "PEM", "ssl.truststore.password": "x"}, "PEM store has no password"),
+        ({**TLS, "ssl.key.location": "k"}, "set both"),
         ({**TLS, "ssl.endpoint.identification.algorithm": "maybe"}, "expected https or none"),
     ],
 )

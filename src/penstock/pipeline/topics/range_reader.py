@@ -41,7 +41,7 @@ def read_ranges(
 
 
 def _ask(options: SourceOptions, piece: OffsetRange) -> Pending | None:
-    return shared_client(wire_settings(options.kafka)).ask(
+    return shared_client(wire_settings(options.kafka)).send_fetch(
         piece.topic_partition, piece.start_offset, _fetch_options(options)
     )
 
@@ -99,7 +99,7 @@ class _Reading:
         wanted = _fetch_options(options)
         partition, timeout_s = self._piece.topic_partition, options.poll_timeout_ms / 1000
         # Most ranges of a stream fit one answer, for which a stream's own connection would not be worth its while.
-        first = client.fetch(partition, self.next_offset, wanted, timeout_s=timeout_s, asked=self._asked)
+        first = client.fetch(partition, self.next_offset, wanted, timeout_s=timeout_s, sent=self._asked)
         yield from self._decoded(first)
         if self._columns.is_complete:
             return
