@@ -24,12 +24,16 @@ SIGNS = {"ok": "✓", "client has none": "–", "failed": "FAILED", "not run": "
 
 
 def api_table() -> str:
-    lines = ["| API | key | versions here | versions in Kafka 4.3 |", "|---|---|---|---|"]
+    lines = [
+        "| API | key | versions here | versions in Kafka 4.3 | access as in Kafka | notes |",
+        "|---|---|---|---|---|---|",
+    ]
     for route in ROUTES:
         api = APIS[route.api_key]
         lines.append(
             f"| {route.name} | {route.api_key} | {route.min_version} to {route.max_version} "
-            f"| {api.min_version} to {api.max_version} |"
+            f"| {api.min_version} to {api.max_version} "
+            f"| {'; '.join(map(str, route.access)) or 'none'} | {route.notes} |"
         )
     missing = [api.request.removesuffix("Request") for key, api in APIS.items() if key not in BY_API_KEY]
     return "\n".join([*lines, "", f"Not served yet ({len(missing)}): {', '.join(missing)}."])

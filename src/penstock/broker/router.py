@@ -1,7 +1,8 @@
-"""THE table: which APIs this broker serves, in which versions, and who handles them.
+"""THE table: which APIs this broker serves, in which versions, and what else must be known of each.
 
-ApiVersions and COMPATIBILITY.md are derived from it. A handler and its message definitions are imported when the first
-request for them arrives: a broker that nobody asks about configurations never loads that code, and starts in a blink.
+ApiVersions and COMPATIBILITY.md are derived from it. The handler of an API is the file of its name in `handlers/`. It
+and its message definitions are imported when the first request arrives: a broker that is never asked about
+configurations never loads that code, and starts in a blink.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.broker.access import AclOperation, AclResource, Requirement, needs
 from penstock.core.errors import ProtocolError
 from penstock.protocol.codec import reader, request_class, response_class, splicing_writer, writer
 from penstock.protocol.definitions.index import APIS
@@ -24,7 +26,12 @@ Handler = Callable[[Any, "RequestContext"], Any]
 
 
 class Route:
-    """One API: its versions, its codec for each of them, and its handler."""
+    """One API: its versions, its codec for each of them, its handler, and what the handler needs and does.
+
+    `access`: what a client must be allowed, each requirement where it applies. Nothing checks it yet.
+    `may_park`: whether the answer may wait for something other than the disk: time, replicas, or other clients.
+    `notes`: what a version brings, and where this broker differs from Kafka. For COMPATIBILITY.md.
+    """
 
     __slots__ = (
         "_handle",
@@ -32,10 +39,13 @@ class Route:
         "_readers",
         "_splices",
         "_writers",
+        "access",
         "advertised_from",
         "api_key",
         "max_version",
+        "may_park",
         "min_version",
+        "notes",
     )
 
     def __init__(
@@ -45,10 +55,16 @@ class Route:
         min_version: int,
         max_version: int,
         *,
+        access: tuple[Requirement, ...],
+        may_park: bool = False,
+        notes: str = "",
         advertised_from: int | None = None,
         splices: bool = False,
     ) -> None:
         self.api_key = api_key
+        self.access = access
+        self.may_park = may_park
+        self.notes = notes
         self.min_version = min_version
         self.max_version = max_version
         self.advertised_from = min_version if advertised_from is None else advertised_from
@@ -121,46 +137,113 @@ def _interleaved(out: bytearray, splices: list[tuple[int, Any]]) -> list[Chunk |
     return chunks
 
 
+_TOPIC: Final = AclResource.TOPIC
+_GROUP: Final = AclResource.GROUP
+_CLUSTER: Final = AclResource.CLUSTER
+_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
+
+_READ_TOPIC: Final = needs((_TOPIC, AclOperation.READ))
+_WRITE_TOPIC: Final = needs((_TOPIC, AclOperation.WRITE))
+_DESCRIBE_TOPIC: Final = needs((_TOPIC, AclOperation.DESCRIBE))
+_DELETE_TOPIC: Final = needs((_TOPIC, AclOperation.DELETE))
+_READ_GROUP: Final = needs((_GROUP, AclOperation.READ))
+_DESCRIBE_GROUP: Final = needs((_GROUP, AclOperation.DESCRIBE))
+_DELETE_GROUP: Final = needs((_GROUP, AclOperation.DELETE))
+_DESCRIBE_CLUSTER: Final = needs((_CLUSTER, AclOperation.DESCRIBE))
+_WRITE_TRANSACTIONAL_ID: Final = needs((_TRANSACTIONAL_ID, AclOperation.WRITE))
+_DESCRIBE_TRANSACTIONAL_ID: Final = needs((_TRANSACTIONAL_ID, AclOperation.DESCRIBE))
+
+_OLD_FENCING: Final = "PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before {}"
+
+
+def _configs_of_any_kind(operation: AclOperation) -> tuple[Requirement, ...]:
+    return (
+        needs((_TOPIC, operation), when="topics"),
+        needs((_CLUSTER, operation), when="brokers"),
+        needs((_GROUP, operation), when="groups"),
+    )
+
+
+# fmt: off
 ROUTES: Final = (
-    Route(0, "produce", 3, 13, advertised_from=0),
-    Route(1, "fetch", 4, 18, splices=True),
-    Route(2, "list_offsets", 1, 11),
-    Route(3, "metadata", 0, 13),
-    Route(8, "offset_commit", 2, 10),
-    Route(9, "offset_fetch", 1, 10),
-    Route(10, "find_coordinator", 0, 6),
-    Route(11, "join_group", 0, 9),
-    Route(12, "heartbeat", 0, 4),
-    Route(13, "leave_group", 0, 5),
-    Route(14, "sync_group", 0, 5),
-    Route(15, "describe_groups", 0, 6),
-    Route(16, "list_groups", 0, 5),
-    Route(18, "api_versions", 0, 4),
-    Route(19, "create_topics", 2, 7),
-    Route(20, "delete_topics", 1, 6),
-    Route(21, "delete_records", 0, 2),
-    Route(22, "init_producer_id", 0, 5),
-    Route(23, "offset_for_leader_epoch", 2, 4),
-    Route(24, "add_partitions_to_txn", 0, 5),
-    Route(25, "add_offsets_to_txn", 0, 4),
-    Route(26, "end_txn", 0, 5),
-    Route(27, "write_txn_markers", 1, 2),
-    Route(28, "txn_offset_commit", 0, 5),
-    Route(32, "describe_configs", 1, 4),
-    Route(33, "alter_configs", 0, 2),
-    Route(35, "describe_log_dirs", 1, 5),
-    Route(37, "create_partitions", 0, 3),
-    Route(42, "delete_groups", 0, 2),
-    Route(44, "incremental_alter_configs", 0, 1),
-    Route(47, "offset_delete", 0, 0),
-    Route(60, "describe_cluster", 0, 2),
-    Route(61, "describe_producers", 0, 0),
-    Route(65, "describe_transactions", 0, 0),
-    Route(66, "list_transactions", 0, 2),
-    Route(68, "consumer_group_heartbeat", 0, 1),
-    Route(69, "consumer_group_describe", 0, 1),
-    Route(74, "list_config_resources", 0, 1),
-    Route(75, "describe_topic_partitions", 0, 0),
+    Route(0, "produce", 3, 13, advertised_from=0, may_park=True,
+          access=(_WRITE_TOPIC, needs((_TRANSACTIONAL_ID, AclOperation.WRITE), when="with a transactional id")),
+          notes="topic ids from 13; version 0 is advertised for librdkafka before 2.1, and not served"),
+    Route(1, "fetch", 4, 18, splices=True, may_park=True,
+          access=(_READ_TOPIC, needs((_CLUSTER, AclOperation.CLUSTER_ACTION), when="replicas")),
+          notes="sessions from 7, topic ids from 13, the leader with an error from 16; no preferred read replicas"),
+    Route(2, "list_offsets", 1, 11, access=(_DESCRIBE_TOPIC,),
+          notes="no tiered storage: the timestamps -5 and -6 find nothing"),
+    Route(3, "metadata", 0, 13,
+          access=(_DESCRIBE_TOPIC,
+                  needs((_TOPIC, AclOperation.CREATE), (_CLUSTER, AclOperation.CREATE), when="auto-creation")),
+          notes="topic ids from 12; an auto-created topic is ready with the first answer"),
+    Route(8, "offset_commit", 2, 10, access=(_READ_GROUP, _READ_TOPIC),
+          notes="a retention time up to 4, leader epochs from 6, topic ids from 10"),
+    Route(9, "offset_fetch", 1, 10, access=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
+          notes="stable offsets only from 7, many groups from 8, topic ids from 10"),
+    Route(10, "find_coordinator", 0, 6,
+          access=(needs((_GROUP, AclOperation.DESCRIBE), when="groups"),
+                  needs((_TRANSACTIONAL_ID, AclOperation.DESCRIBE), when="transactions")),
+          notes="many keys from 4; no coordinator for share groups"),
+    Route(11, "join_group", 0, 9, access=(_READ_GROUP,), may_park=True,
+          notes="a member id is required from 4, static members from 5"),
+    Route(12, "heartbeat", 0, 4, access=(_READ_GROUP,)),
+    Route(13, "leave_group", 0, 5, access=(_READ_GROUP,), notes="several members at once from 3"),
+    Route(14, "sync_group", 0, 5, access=(_READ_GROUP,), may_park=True),
+    Route(15, "describe_groups", 0, 6, access=(_DESCRIBE_GROUP,), notes="GROUP_ID_NOT_FOUND from 6"),
+    Route(16, "list_groups", 0, 5,
+          access=(needs((_CLUSTER, AclOperation.DESCRIBE), (_GROUP, AclOperation.DESCRIBE)),),
+          notes="states from 4, types from 5"),
+    Route(18, "api_versions", 0, 4, access=(), notes="features from 4; an unknown version is answered in version 0"),
+    Route(19, "create_topics", 2, 7,
+          access=(needs((_TOPIC, AclOperation.CREATE), (_CLUSTER, AclOperation.CREATE)),
+                  needs((_TOPIC, AclOperation.DESCRIBE_CONFIGS), when="settings in the answer")),
+          notes="settings in the answer from 5, topic ids from 7"),
+    Route(20, "delete_topics", 1, 6, access=(_DELETE_TOPIC,), notes="topic ids from 6"),
+    Route(21, "delete_records", 0, 2, access=(_DELETE_TOPIC,)),
+    Route(22, "init_producer_id", 0, 5,
+          access=(needs((_TRANSACTIONAL_ID, AclOperation.WRITE), when="with a transactional id"),
+                  needs((_CLUSTER, AclOperation.IDEMPOTENT_WRITE), (_TOPIC, AclOperation.WRITE), when="without one")),
+          notes=f"{_OLD_FENCING.format(4)}; no two-phase commit (6)"),
+    Route(23, "offset_for_leader_epoch", 2, 4, access=(_DESCRIBE_TOPIC,)),
+    Route(24, "add_partitions_to_txn", 0, 5,
+          access=(needs((_TRANSACTIONAL_ID, AclOperation.WRITE), when="up to 3"),
+                  needs((_TOPIC, AclOperation.WRITE), when="up to 3"),
+                  needs((_CLUSTER, AclOperation.CLUSTER_ACTION), when="brokers, from 4")),
+          notes=f"{_OLD_FENCING.format(2)}; many transactions and verification from 4"),
+    Route(25, "add_offsets_to_txn", 0, 4, access=(_WRITE_TRANSACTIONAL_ID, _READ_GROUP), notes=_OLD_FENCING.format(2)),
+    Route(26, "end_txn", 0, 5, access=(_WRITE_TRANSACTIONAL_ID,),
+          notes=f"{_OLD_FENCING.format(2)}; every end bumps the epoch from 5"),
+    Route(27, "write_txn_markers", 1, 2,
+          access=(needs((_CLUSTER, AclOperation.ALTER), (_CLUSTER, AclOperation.CLUSTER_ACTION)),),
+          notes="the transaction version from 2"),
+    Route(28, "txn_offset_commit", 0, 5, access=(_WRITE_TRANSACTIONAL_ID, _READ_GROUP, _READ_TOPIC),
+          notes="the member from 3; joins the transaction by itself from 5"),
+    Route(32, "describe_configs", 1, 4, access=_configs_of_any_kind(AclOperation.DESCRIBE_CONFIGS),
+          notes="settings of topics and brokers only"),
+    Route(33, "alter_configs", 0, 2, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS),
+          notes="settings of topics and brokers only"),
+    Route(35, "describe_log_dirs", 1, 5, access=(_DESCRIBE_CLUSTER,)),
+    Route(37, "create_partitions", 0, 3, access=(needs((_TOPIC, AclOperation.ALTER)),)),
+    Route(42, "delete_groups", 0, 2, access=(_DELETE_GROUP,)),
+    Route(44, "incremental_alter_configs", 0, 1, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS),
+          notes="settings of topics and brokers only"),
+    Route(47, "offset_delete", 0, 0, access=(_DELETE_GROUP, _READ_TOPIC)),
+    Route(60, "describe_cluster", 0, 2, access=(_DESCRIBE_CLUSTER,), notes="no broker is ever fenced"),
+    Route(61, "describe_producers", 0, 0, access=(_READ_TOPIC,)),
+    Route(65, "describe_transactions", 0, 0, access=(_DESCRIBE_TRANSACTIONAL_ID, _DESCRIBE_TOPIC)),
+    Route(66, "list_transactions", 0, 2, access=(_DESCRIBE_TRANSACTIONAL_ID,),
+          notes="a duration from 1, a pattern from 2"),
+    Route(68, "consumer_group_heartbeat", 0, 1,
+          access=(_READ_GROUP, needs((_TOPIC, AclOperation.DESCRIBE), when="topics subscribed to")),
+          notes="the member's own id and a pattern from 1"),
+    Route(69, "consumer_group_describe", 0, 1, access=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC)),
+    Route(74, "list_config_resources", 0, 1, access=(needs((_CLUSTER, AclOperation.DESCRIBE_CONFIGS)),),
+          notes="no client metrics, the only kind of version 0"),
+    Route(75, "describe_topic_partitions", 0, 0, access=(_DESCRIBE_TOPIC,),
+          notes="no eligible leader replicas"),
 )
+# fmt: on
 
 BY_API_KEY: Final = {route.api_key: route for route in ROUTES}
