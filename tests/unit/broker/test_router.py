@@ -25,18 +25,22 @@ def test_every_api_says_what_it_needs(route: Route) -> None:
 
 def test_operations_that_apis_need_are_those_that_kafka_knows_for_the_resource() -> None:
     """Kafka's AclEntry.supportedOperations, without the KIP-48 tokens and the share groups that are not served."""
-    assert bits(
-        Op.READ, Op.WRITE, Op.CREATE, Op.DELETE, Op.ALTER, Op.DESCRIBE, Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS
-    ) == ALL_TOPIC_OPERATIONS
-    assert bits(
-        Op.CREATE,
-        Op.ALTER,
-        Op.DESCRIBE,
-        Op.CLUSTER_ACTION,
-        Op.DESCRIBE_CONFIGS,
-        Op.ALTER_CONFIGS,
-        Op.IDEMPOTENT_WRITE,
-    ) == ALL_CLUSTER_OPERATIONS
+    assert (
+        bits(Op.READ, Op.WRITE, Op.CREATE, Op.DELETE, Op.ALTER, Op.DESCRIBE, Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS)
+        == ALL_TOPIC_OPERATIONS
+    )
+    assert (
+        bits(
+            Op.CREATE,
+            Op.ALTER,
+            Op.DESCRIBE,
+            Op.CLUSTER_ACTION,
+            Op.DESCRIBE_CONFIGS,
+            Op.ALTER_CONFIGS,
+            Op.IDEMPOTENT_WRITE,
+        )
+        == ALL_CLUSTER_OPERATIONS
+    )
     assert bits(Op.READ, Op.DELETE, Op.DESCRIBE, Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS) == ALL_GROUP_OPERATIONS
 
 
