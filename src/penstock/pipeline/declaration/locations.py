@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_SQLITE: Final = "sqlite:///"
 
 
 def absolute_path(path: str, directory: Path) -> str:
     return path if _SCHEME.match(path) else str((directory / path).absolute())
-
-
-def absolute_url(url: str, directory: Path) -> str:
-    """Only SQLite's names a file."""
-    if not url.startswith(_SQLITE):
-        return url
-    return _SQLITE + str((directory / url.removeprefix(_SQLITE)).absolute())

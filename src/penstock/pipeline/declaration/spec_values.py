@@ -1,4 +1,4 @@
-"""The kinds of values that a pipeline is made of: durations, names, database URLs, references to functions.
+"""The kinds of values that a pipeline is made of: durations, names, options, references to functions.
 
 Owns what is right and wrong about one value by itself, and the words for it. It must never know which key holds which
 value, nor import pyspark: a pipeline is checked on machines without Java.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -100,27 +99,6 @@ def _not_blank(value: str) -> str:
     return value
 
 
-def _database_url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-    except ValueError:
-        raise ValueError("is not a URL such as 'postgresql://user@host/database' or 'sqlite:///file.db'") from None
-    if parts.scheme == "sqlite":
-        path = value.removeprefix("sqlite:///")
-        if path == value or not path:
-            raise ValueError("a SQLite URL names a file: 'sqlite:///file.db', or 'sqlite:////absolute/file.db'")
-        if path.startswith(":memory:"):
-            raise ValueError("a SQLite database in memory cannot remember what was committed; name a file")
-        return value
-    if parts.scheme in ("postgresql", "postgres"):
-        if not parts.path.strip("/"):
-            raise ValueError("a PostgreSQL URL names a database: 'postgresql://user@host/database'")
-        return value
-    if not parts.scheme:
-        raise ValueError("is not a URL such as 'postgresql://user@host/database' or 'sqlite:///file.db'")
-    raise ValueError(f"databases are sqlite and postgresql, not {parts.scheme!r}")
-
-
 def one_or_several(value: Any) -> Any:
     """A single word where a list may stand is a list of one."""
     return [value] if isinstance(value, str) else value
@@ -136,8 +114,7 @@ FunctionReference = Annotated[str, AfterValidator(_function)]
 Query = Annotated[str, AfterValidator(_query)]
 Expression = Annotated[str, AfterValidator(_not_blank)]
 Text = Annotated[str, AfterValidator(_not_blank)]
-# Neither is part of a repr: they are where passwords live.
-DatabaseUrl = Annotated[str, AfterValidator(_database_url), Field(repr=False)]
+# Not part of a repr: they are where passwords live.
 Options = Annotated[dict[str, Scalar], Field(repr=False)]
 Columns = Annotated[
     tuple[Text, ...],

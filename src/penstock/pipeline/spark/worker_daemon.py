@@ -19,6 +19,8 @@ import traceback
 from collections.abc import Iterable
 from typing import Final
 
+from penstock.pipeline.sinks.table.databases import DIALECTS
+
 # What a worker of any pipeline imports. A module that is not installed, or that does not load, is left to the task that
 # asks for it and gets the error where it belongs.
 _ALWAYS: Final = (
@@ -53,9 +55,7 @@ _ALWAYS: Final = (
 PURPOSES: Final = {
     "functions": ("pandas",),
     "tables": (
-        "adbc_driver_postgresql.dbapi",
-        "adbc_driver_sqlite.dbapi",
-        "psycopg",
+        *(module for dialect in DIALECTS for module in dialect.worker_modules),
         "penstock.pipeline.sinks.table.data_source",
     ),
 }

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.pipeline.declaration.locations import absolute_path, absolute_url
+from penstock.pipeline.declaration.locations import absolute_path
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.engine.hosting import can_be_hosted, packed
 from penstock.pipeline.sinks.files.declaration import FileSink
+from penstock.pipeline.sinks.table.databases import dialect_of
 from penstock.pipeline.sources.files.declaration import FileSource
 from penstock.pipeline.sources.table.declaration import TableSource
 
@@ -37,8 +38,8 @@ def test_relative_paths_mean_the_directory_of_the_command() -> None:
 def test_absolute_places_stay() -> None:
     assert absolute_path("/a/b", HERE) == "/a/b"
     assert absolute_path("s3a://bucket/a", HERE) == "s3a://bucket/a"
-    assert absolute_url("sqlite:////a/b.db", HERE) == "sqlite:////a/b.db"
-    assert absolute_url("postgresql://host/db", HERE) == "postgresql://host/db"
+    for url in ("sqlite:////a/b.db", "postgresql://host/db"):
+        assert dialect_of(url).located(url, HERE) == url
 
 
 def test_the_command_says_where_the_checkpoint_is_before_the_pipeline_does() -> None:

@@ -1,15 +1,12 @@
-"""Spark's column types, the Arrow types that rows arrive in, and the types of the databases that hold them.
+"""Spark's column types and the Arrow types that rows arrive in.
 
-Owns which types a table can have at all, what a new table's columns are declared as, and which columns of an existing
-table fit. It must never know a connection.
-
-Invariant: a type that fits loses nothing: no digits, no fraction, no time zone.
+Owns which types a table can have at all. What a database makes of them is in its `types.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,25 +18,15 @@ from penstock.pipeline.sinks.table.errors import TableRefused
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-_DECIMAL: Final = re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)")
-_UNBOUNDED: Final = "numeric"
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """One of Spark's types. `spark` is its name as SQL writes it."""
+    """One of Spark's types. `spark` is its name as SQL writes it, `arrow` what its values arrive in."""
 
     spark: str
     arrow: Any
-    postgres: str
-    sqlite: str
-    fitting_postgres: tuple[str, ...]
-    fitting_affinities: tuple[str, ...]
-
-    @property
-    def sqlite_arrow(self) -> Any:
-        """What the SQLite driver is given: it has no decimals, and text keeps all of their digits."""
-        return pa.string() if pa.types.is_decimal(self.arrow) else self.arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,49 +35,21 @@ class Column:
     type: ColumnType
 
 
-_WHOLE: Final = ("INTEGER", "NUMERIC", "BLOB")
-_REAL: Final = ("REAL", "NUMERIC", "BLOB")
-_TEXT: Final = ("TEXT", "BLOB")
-_TEXT_OR_NUMERIC: Final = ("TEXT", "NUMERIC", "BLOB")  # NUMERIC leaves a text that is no number as it is
 _TYPES: Final[dict[str, ColumnType]] = {
     kind.spark: kind
     for kind in (
-        ColumnType("boolean", pa.bool_(), "boolean", "BOOLEAN", ("boolean",), _WHOLE),
-        ColumnType("tinyint", pa.int8(), "smallint", "SMALLINT", ("smallint", "integer", "bigint", _UNBOUNDED), _WHOLE),
-        ColumnType(
-            "smallint", pa.int16(), "smallint", "SMALLINT", ("smallint", "integer", "bigint", _UNBOUNDED), _WHOLE
-        ),
-        ColumnType("int", pa.int32(), "integer", "INT", ("integer", "bigint", _UNBOUNDED, "double precision"), _WHOLE),
-        # Not INTEGER: as a primary key that would be SQLite's row id, and a null in it a number of its own choice.
-        ColumnType("bigint", pa.int64(), "bigint", "BIGINT", ("bigint", _UNBOUNDED), _WHOLE),
-        ColumnType("float", pa.float32(), "real", "REAL", ("real", "double precision"), _REAL),
-        ColumnType("double", pa.float64(), "double precision", "DOUBLE", ("double precision",), _REAL),
-        ColumnType(
-            "string",
-            pa.string(),
-            "text",
-            "TEXT",
-            ("text", "character varying", "character", "json", "jsonb", "uuid"),
-            _TEXT,
-        ),
-        ColumnType("binary", pa.binary(), "bytea", "BLOB", ("bytea",), ("BLOB",)),
-        ColumnType("date", pa.date32(), "date", "DATE", ("date",), _TEXT_OR_NUMERIC),
-        ColumnType(
-            "timestamp",
-            pa.timestamp("us", "UTC"),
-            "timestamp with time zone",
-            "TIMESTAMP",
-            ("timestamp with time zone",),
-            _TEXT_OR_NUMERIC,
-        ),
-        ColumnType(
-            "timestamp_ntz",
-            pa.timestamp("us"),
-            "timestamp without time zone",
-            "TIMESTAMP",
-            ("timestamp without time zone",),
-            _TEXT_OR_NUMERIC,
-        ),
+        ColumnType("boolean", pa.bool_()),
+        ColumnType("tinyint", pa.int8()),
+        ColumnType("smallint", pa.int16()),
+        ColumnType("int", pa.int32()),
+        ColumnType("bigint", pa.int64()),
+        ColumnType("float", pa.float32()),
+        ColumnType("double", pa.float64()),
+        ColumnType("string", pa.string()),
+        ColumnType("binary", pa.binary()),
+        ColumnType("date", pa.date32()),
+        ColumnType("timestamp", pa.timestamp("us", "UTC")),
+        ColumnType("timestamp_ntz", pa.timestamp("us")),
     )
 }
 
@@ -127,8 +86,7 @@ def _type_of(name: str, kind: DataType) -> ColumnType:
     written = kind.simpleString()
     if match := _DECIMAL.fullmatch(written):
         precision, scale = int(match[1]), int(match[2])
-        declared = f"numeric({precision},{scale})"
-        return ColumnType(written, pa.decimal128(precision, scale), declared, "TEXT", (declared, _UNBOUNDED), _TEXT)
+        return ColumnType(written, pa.decimal128(precision, scale))
     if written.startswith(("char(", "varchar(", "string")):
         return _TYPES["string"]
     if written in _TYPES:
@@ -147,43 +105,6 @@ def _type_of(name: str, kind: DataType) -> ColumnType:
 
 def _shortened(text: str, characters_max: int = 60) -> str:
     return text if len(text) <= characters_max else f"{text[:characters_max]}..."
-
-
-def fits_postgres(column: ColumnType, existing: str) -> bool:
-    """`existing` as format_type() writes it, e.g. `character varying(20)` or `numeric(10,2)`."""
-    wanted = _DECIMAL.fullmatch(column.postgres)
-    there = _DECIMAL.fullmatch(existing)
-    if there is not None:
-        precision, scale = int(there[1]), int(there[2])
-        if wanted is not None:
-            return scale >= int(wanted[2]) and precision - scale >= int(wanted[1]) - int(wanted[2])
-        digits = {"smallint": 5, "integer": 10, "bigint": 19}.get(column.postgres)
-        return digits is not None and precision - scale >= digits
-    plain = re.sub(r"\(\d+(,\d+)?\)", "", existing)
-    if plain.startswith("timestamp") and plain != existing:
-        return False  # fewer digits of a second than there are
-    return plain in column.fitting_postgres
-
-
-def same_in_copy(column: ColumnType, existing: str) -> bool:
-    """Whether a binary COPY may write the column as it is; `existing` as format_type() writes it without its length."""
-    return existing == column.postgres.partition("(")[0] or (column.postgres, existing) == ("text", "character varying")
-
-
-def fits_sqlite(column: ColumnType, declared: str) -> bool:
-    return sqlite_affinity(declared) in column.fitting_affinities
-
-
-def sqlite_affinity(declared: str) -> str:
-    """SQLite's own rules, in their order: what a column prefers to store, from the words of its declaration."""
-    name = declared.upper()
-    rules: Sequence[tuple[str, Callable[[str], bool]]] = (
-        ("INTEGER", lambda text: "INT" in text),
-        ("TEXT", lambda text: any(word in text for word in ("CHAR", "CLOB", "TEXT"))),
-        ("BLOB", lambda text: not text or "BLOB" in text),
-        ("REAL", lambda text: any(word in text for word in ("REAL", "FLOA", "DOUB"))),
-    )
-    return next((affinity for affinity, applies in rules if applies(name)), "NUMERIC")
 
 
 def cast_batches(batches: Iterator[Any], schema: Any) -> Iterator[Any]:

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from penstock.pipeline.sinks.table.database import Database
-from penstock.pipeline.sinks.table.dialects.postgres import database as postgres_database
-from penstock.pipeline.sinks.table.dialects.sqlite import database as sqlite_database
 from penstock.pipeline.sinks.table.errors import DatabaseUnavailable
 from penstock.pipeline.sinks.table.target import TableTarget
 
@@ -29,11 +27,7 @@ def in_worker(target: TableTarget) -> Database:
     """Opened when first asked for, in the processes that Spark starts."""
     place = (os.getpid(), target.url, target.pipeline)
     if place not in _kept:
-        _kept[place] = (
-            sqlite_database.connect_in_worker(target.sqlite_path)
-            if target.is_sqlite
-            else postgres_database.connect(target.url)
-        )
+        _kept[place] = target.dialect.connect(target.url)
     return _kept[place]
 
 
@@ -46,11 +40,7 @@ def forget(target: TableTarget) -> None:
 @contextmanager
 def in_driver(target: TableTarget) -> Iterator[Database]:
     """For the length of a block: the driver's process belongs to the user."""
-    database = (
-        sqlite_database.connect_in_driver(target.sqlite_path)
-        if target.is_sqlite
-        else postgres_database.connect(target.url)
-    )
+    database = target.dialect.connect_in_driver(target.url)
     try:
         yield database
     finally:

@@ -1,7 +1,7 @@
 """One connection to a database, as the table sink needs it: statements, a transaction, Arrow data in bulk.
 
 Owns when a transaction begins and ends, and that every failure of a driver becomes one of our errors. What differs
-between databases is in `sqlite_database.py` and `postgres_database.py`. It must never know ledgers or tables.
+between databases is in `dialects/`. It must never know ledgers or tables.
 
 Invariant: outside `transaction` no transaction is open, so an idle pipeline holds nothing back.
 """
@@ -32,9 +32,14 @@ class Database(ABC):
     def explained(self, failure: Exception) -> TableSinkError:
         """The failure of a driver, in one line for a person."""
 
-    @abstractmethod
-    def lock_creation(self) -> None:
-        """Inside a transaction: IF NOT EXISTS looks and creates in two steps, between which another's fits."""
+    @contextmanager
+    def creating(self) -> Iterator[None]:
+        """For CREATE TABLE IF NOT EXISTS and what belongs to it: one session at a time.
+
+        IF NOT EXISTS looks and creates in two steps, and another session could act in between.
+        """
+        with self.transaction():
+            yield
 
     def placed(self, statement: str) -> str:
         """The statement with this database's own placeholders."""
@@ -42,13 +47,13 @@ class Database(ABC):
 
     def query(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._cursor() as cursor:
-            cursor.execute(self.placed(statement), tuple(values) or None)
+            cursor.execute(self.placed(statement) if values else statement, tuple(values) or None)
             return [tuple(row) for row in cursor.fetchall()]
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> int:
         """The number of rows that were changed, where the driver tells it, else -1."""
         with self._cursor() as cursor:
-            cursor.execute(self.placed(statement), tuple(values) or None)
+            cursor.execute(self.placed(statement) if values else statement, tuple(values) or None)
             return int(cursor.rowcount)
 
     def ingest(

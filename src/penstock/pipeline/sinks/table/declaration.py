@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.pipeline.declaration.locations import absolute_url
 from penstock.pipeline.declaration.redaction import secrets_in_url
-from penstock.pipeline.declaration.spec_values import Columns, DatabaseUrl, Text, refused
+from penstock.pipeline.declaration.spec_values import Columns, Text, refused
 from penstock.pipeline.declaration.verdicts import BATCH_ID_FIRST, Kept
 from penstock.pipeline.sinks.sink import OutputMode, Sink
+from penstock.pipeline.sinks.table.database_url import DESCRIPTION, DatabaseUrl
+from penstock.pipeline.sinks.table.databases import dialect_of
 
 if TYPE_CHECKING:
     from penstock.pipeline.sinks.sink_writer import SinkWriter
@@ -36,7 +37,7 @@ class TableSink(Sink):
 
     table: Text = Field(description="The table's name.", examples=["revenue", "public.revenue"])
     url: DatabaseUrl = Field(
-        description="The database: sqlite or postgresql.",
+        description=DESCRIPTION,
         examples=["sqlite:///revenue.db", "postgresql://penstock:${PGPASSWORD}@localhost/shop"],
     )
     key: Columns | None = Field(
@@ -74,4 +75,4 @@ class TableSink(Sink):
         return secrets_in_url(self.url)
 
     def located(self, directory: Path) -> Self:
-        return self.model_copy(update={"url": absolute_url(self.url, directory)})
+        return self.model_copy(update={"url": dialect_of(self.url).located(self.url, directory)})

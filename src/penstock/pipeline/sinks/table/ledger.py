@@ -20,22 +20,17 @@ from penstock.pipeline.sinks.table.target import TableTarget
 
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS {ledger} (
-    pipeline TEXT NOT NULL PRIMARY KEY,
-    owner TEXT NOT NULL,
-    outbox TEXT NOT NULL,
-    query_id TEXT,
+    pipeline {key} NOT NULL PRIMARY KEY,
+    owner {text} NOT NULL,
+    outbox {text} NOT NULL,
+    query_id {text},
     batch_id BIGINT,
-    attempt TEXT,
-    source_offsets TEXT,
-    committed_at TIMESTAMP
-)"""
-_CLAIM: Final = """
-INSERT INTO {ledger} (pipeline, owner, outbox) VALUES (?, ?, ?)
-ON CONFLICT (pipeline) DO UPDATE SET owner = excluded.owner"""
+    attempt {text},
+    source_offsets {text},
+    committed_at {clock}
+){options}"""
+_CLAIM: Final = "INSERT INTO {ledger} (pipeline, owner, outbox) VALUES (?, ?, ?) {on_conflict}"
 _READ: Final = "SELECT owner, outbox, query_id, batch_id, attempt FROM {ledger} WHERE pipeline = ?"
-# An update that changes nothing locks the row in PostgreSQL, as BEGIN IMMEDIATE has already locked SQLite's database.
-_LOCK: Final = """
-UPDATE {ledger} SET owner = owner WHERE pipeline = ? RETURNING owner, outbox, query_id, batch_id, attempt"""
 _RECORD: Final = """
 UPDATE {ledger} SET query_id = ?, batch_id = ?, attempt = ?, source_offsets = ?, committed_at = CURRENT_TIMESTAMP
 WHERE pipeline = ?"""
@@ -65,13 +60,23 @@ class Ledger:
         self._pipeline = target.pipeline
         self._run = target.run
         self._name = TableNames(target).ledger
+        self._dialect = target.dialect
 
     def create(self, database: Database) -> None:
-        database.execute(_CREATE.format(ledger=self._name))
+        dialect = self._dialect
+        statement = _CREATE.format(
+            ledger=self._name,
+            key=dialect.key_text,
+            text=dialect.declared("string"),
+            clock=dialect.clock_type,
+            options=dialect.table_options,
+        )
+        database.execute(statement)
 
     def claim(self, database: Database) -> None:
-        """Makes this run the owner. Whoever was it finds out at its next batch, and commits nothing any more."""
-        database.execute(_CLAIM.format(ledger=self._name), (self._pipeline, self._run, uuid4().hex))
+        """Makes this run the owner. The earlier owner finds out at its next batch, and commits nothing any more."""
+        statement = _CLAIM.format(ledger=self._name, on_conflict=self._dialect.on_conflict(["pipeline"], ["owner"]))
+        database.execute(statement, (self._pipeline, self._run, uuid4().hex))
 
     def is_ours(self, database: Database) -> bool:
         rows = database.query(_READ.format(ledger=self._name), (self._pipeline,))
@@ -88,8 +93,8 @@ class Ledger:
         return self._owned(database.query(_READ.format(ledger=self._name), (self._pipeline,)))
 
     def lock(self, database: Database) -> LedgerRow:
-        """Inside a transaction: nobody else commits to this pipeline's table, or claims it, before its end."""
-        return self._owned(database.query(_LOCK.format(ledger=self._name), (self._pipeline,)))
+        """Inside a transaction: no other run commits to this pipeline's table, or claims it, before its end."""
+        return self._owned(database.query(_READ.format(ledger=self._name) + self._dialect.row_lock, (self._pipeline,)))
 
     def record(self, database: Database, place: BatchPlace, source_offsets: str | None) -> None:
         values = (place.query_id, place.batch_id, place.attempt, source_offsets, self._pipeline)

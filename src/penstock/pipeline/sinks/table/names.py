@@ -14,18 +14,10 @@ LEDGER: Final = "penstock_ledger"
 OUTBOX: Final = "penstock_dead_letters"
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quoted_text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 class TableNames:
     def __init__(self, target: TableTarget) -> None:
-        # SQLite has no schemas; there a dot is a character like any other.
-        schema, _, name = ("", "", target.table) if target.is_sqlite else target.table.rpartition(".")
+        self.quoted = target.dialect.quoted
+        schema, _, name = target.table.rpartition(".") if target.dialect.has_schemas else ("", "", target.table)
         self.schema: str | None = schema or None
         self.table: str = name
         self.staging_prefix: str = f"penstock_staging_{target.short_id}_"
@@ -47,4 +39,4 @@ class TableNames:
         return f"{self.staging_prefix}{attempt}_{relation}"
 
     def qualified(self, name: str) -> str:
-        return quoted(name) if self.schema is None else f"{quoted(self.schema)}.{quoted(name)}"
+        return self.quoted(name) if self.schema is None else f"{self.quoted(self.schema)}.{self.quoted(name)}"

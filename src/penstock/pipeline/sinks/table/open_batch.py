@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from penstock.pipeline import crash_points
 from penstock.pipeline.sinks.table.database import Database
-from penstock.pipeline.sinks.table.dialects.postgres.table import Landing, PostgresTable
 from penstock.pipeline.sinks.table.errors import StagingLost, TableSinkError
+from penstock.pipeline.sinks.table.landing import Landing, LandingStore
 from penstock.pipeline.sinks.table.receiver_messages import CommitBatch
 from penstock.pipeline.sinks.table.task_output import inline_batches
 
@@ -34,7 +34,7 @@ class OpenBatch:
     """`connected` lends a connection that answers, for the length of the transaction."""
 
     def __init__(
-        self, attempt: str, store: PostgresTable, connected: Callable[[], AbstractContextManager[Database]]
+        self, attempt: str, store: LandingStore, connected: Callable[[], AbstractContextManager[Database]]
     ) -> None:
         self.attempt = attempt
         self._store = store

@@ -6,16 +6,13 @@ to fit, so that a start that fails leaves a running pipeline alone.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.sinks.table import outbox
 from penstock.pipeline.sinks.table.column_types import Column, columns_of, has_dead_letters
 from penstock.pipeline.sinks.table.connections import in_driver
-from penstock.pipeline.sinks.table.dialects.postgres.table import PostgresTable
-from penstock.pipeline.sinks.table.dialects.sqlite.table import SqliteTable
-from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied, TableRefused
+from penstock.pipeline.sinks.table.errors import TableRefused
 from penstock.pipeline.sinks.table.ledger import BatchPlace, Ledger
 from penstock.pipeline.sinks.table.store import TableStore
 from penstock.pipeline.sinks.table.target import TableTarget
@@ -25,29 +22,14 @@ if TYPE_CHECKING:
 
 
 def table_store(target: TableTarget, columns: Sequence[Column]) -> TableStore:
-    return (SqliteTable if target.is_sqlite else PostgresTable)(target, columns)
-
-
-def check(target: TableTarget, schema: StructType) -> None:
-    """Only looks, and says with one line (TableRefused, DatabaseAccessDenied, ...) why the table cannot be written."""
-    store = _store(target, schema)
-    if target.is_sqlite and not os.path.exists(target.sqlite_path):
-        if not os.access(os.path.dirname(target.sqlite_path) or ".", os.W_OK):
-            raise DatabaseAccessDenied(
-                f"SQLite database {target.sqlite_path}: its directory must be there and writable"
-            )
-        return
-    with in_driver(target) as database:
-        if store.table_exists(database):
-            store.check_table(database)
+    return target.dialect.store(target, columns)
 
 
 def prepare(target: TableTarget, schema: StructType) -> None:
     """Creates what is missing, or refuses. Once at every start of the query; it takes nothing away from another run."""
     store = _store(target, schema)
     with in_driver(target) as database:
-        with database.transaction():
-            database.lock_creation()
+        with database.creating():
             if store.table_exists(database):
                 store.check_table(database)
             else:

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Final
 from penstock.pipeline.sinks.table.column_types import columns_of
 from penstock.pipeline.sinks.table.connections import patiently
 from penstock.pipeline.sinks.table.database import Database
-from penstock.pipeline.sinks.table.dialects.postgres import database as postgres_database
-from penstock.pipeline.sinks.table.dialects.postgres.table import PostgresTable
 from penstock.pipeline.sinks.table.errors import StagingLost, TableSinkError
+from penstock.pipeline.sinks.table.landing import LandingStore
 from penstock.pipeline.sinks.table.open_batch import OpenBatch
 from penstock.pipeline.sinks.table.receiver_messages import (
     AbortBatch,
@@ -46,17 +45,22 @@ _END_S_MAX: Final = 10.0
 
 def with_row_receiver(target: TableTarget, rows: DataFrame, resources: ExitStack) -> TableTarget:
     """The target with the address of a row receiver, which the resources close, if rows can take that way to it."""
-    if target.is_sqlite or target.guarantee != "exactly_once" or not is_on_one_machine(rows.sparkSession):
+    store = target.dialect.store(target, columns_of(rows.schema))
+    if (
+        not isinstance(store, LandingStore)
+        or target.guarantee != "exactly_once"
+        or not is_on_one_machine(rows.sparkSession)
+    ):
         return target
     try:
-        receiver = resources.enter_context(RowReceiver(PostgresTable(target, columns_of(rows.schema))))
+        receiver = resources.enter_context(RowReceiver(store))
     except OSError:
         return target  # TMPDIR, for one, is too long for the path of a socket: tasks stage, as on a cluster
     return replace(target, receiver=receiver.path)
 
 
 class RowReceiver:
-    def __init__(self, store: PostgresTable) -> None:
+    def __init__(self, store: LandingStore) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._open: OpenBatch | None = None
@@ -168,7 +172,7 @@ class RowReceiver:
                 raise StagingLost("the pipeline is stopping")
             try:
                 if database is None:
-                    database = postgres_database.connect(self._store.target.url)
+                    database = self._store.dialect.connect(self._store.target.url)
                     self._store.introduce(database)
                 self._store.ledger.read(database)
             except TableSinkError:

@@ -1,6 +1,6 @@
 """A pipeline's table: how tasks bring rows to it, and the one transaction that makes them and the progress durable.
 
-Owns the order of steps of a commit. What differs between databases is in `sqlite_table.py` and `postgres_table.py`.
+Owns the order of steps of a commit. What differs between databases is in the packages of `dialects/`.
 
 Invariants:
 - Only rows of tasks that succeeded are moved: their outputs say how many there are, and where. Fewer than that is
@@ -25,7 +25,7 @@ from penstock.pipeline.sinks.table.connections import in_worker, trying_again
 from penstock.pipeline.sinks.table.database import Database
 from penstock.pipeline.sinks.table.errors import StagingLost, TableSinkError
 from penstock.pipeline.sinks.table.ledger import BatchPlace, Ledger
-from penstock.pipeline.sinks.table.names import TableNames, quoted
+from penstock.pipeline.sinks.table.names import TableNames
 from penstock.pipeline.sinks.table.receiver_messages import AbortBatch, BeginRows, CommitBatch, ask, stream_rows
 from penstock.pipeline.sinks.table.target import TableTarget
 from penstock.pipeline.sinks.table.task_output import (
@@ -42,6 +42,7 @@ from penstock.pipeline.sinks.table.task_output import (
 class TableStore(ABC):
     def __init__(self, target: TableTarget, columns: Sequence[Column]) -> None:
         self.target = target
+        self.dialect = target.dialect
         self.names = TableNames(target)
         self.ledger = Ledger(target)
         self.rows = Relation("rows", tuple(columns))
@@ -118,7 +119,7 @@ class TableStore(ABC):
     def _move_dead_letters(self, database: Database, outputs: Sequence[TaskOutput], batch_id: int) -> None:
         if any(output.dead.rows for output in outputs):
             staged = self.load(database, DEAD_LETTERS, outputs)
-            outbox.add(database, self.names, self.target.pipeline, batch_id, staged)
+            outbox.add(database, self.names, self.target, batch_id, staged)
 
     def abandon(self, outputs: Sequence[TaskOutput]) -> None:
         """A try that failed: nothing of it is to stay."""
@@ -163,9 +164,20 @@ class TableStore(ABC):
 
     # At the start, in the driver
 
-    @abstractmethod
     def create_table(self, database: Database) -> None:
-        """Inside a transaction."""
+        """Inside `Database.creating`."""
+        declared = [
+            f"{self.dialect.quoted(column.name)} {self.declared(column)}"
+            f"{' NOT NULL' if column.name in self.target.key else ''}"
+            for column in self.rows.columns
+        ]
+        if self.target.key:
+            declared.append(f"PRIMARY KEY ({', '.join(map(self.dialect.quoted, self.target.key))})")
+        database.execute(f"CREATE TABLE {self.names.target} ({', '.join(declared)}){self.dialect.table_options}")
+
+    def declared(self, column: Column) -> str:
+        """The type of a column of a new table."""
+        return self.dialect.declared(column.type.spark)
 
     @abstractmethod
     def table_exists(self, database: Database) -> bool: ...
@@ -177,16 +189,12 @@ class TableStore(ABC):
     # SQL that databases have in common
 
     def insertion(self) -> str:
-        return f"INSERT INTO {self.names.target} ({', '.join(quoted(column.name) for column in self.rows.columns)})"
+        columns = ", ".join(self.dialect.quoted(column.name) for column in self.rows.columns)
+        return f"INSERT INTO {self.names.target} ({columns})"
 
     def conflict_clause(self) -> str:
         changed = [column.name for column in self.rows.columns if column.name not in self.target.key]
-        key = ", ".join(map(quoted, self.target.key))
-        if not changed:
-            return f"ON CONFLICT ({key}) DO NOTHING"
-        return f"ON CONFLICT ({key}) DO UPDATE SET " + ", ".join(
-            f"{quoted(name)} = excluded.{quoted(name)}" for name in changed
-        )
+        return self.dialect.on_conflict(self.target.key, changed)
 
 
 def expected_rows(relation: Relation, outputs: Sequence[TaskOutput]) -> int:

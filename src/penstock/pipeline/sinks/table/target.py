@@ -5,18 +5,17 @@ Owns the options of the data source that carry it. It must never know a database
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
-from urllib.parse import urlsplit
 
 from penstock.core.guarantee import Guarantee
+from penstock.pipeline.sinks.table.databases import dialect_of
+from penstock.pipeline.sinks.table.dialects.dialect import Dialect
 from penstock.pipeline.sinks.table.errors import TableRefused
 
 Mode = Literal["append", "upsert"]
-_SQLITE: Final = "sqlite:///"
 _KAFKA: Final = "kafka."
 
 
@@ -37,28 +36,13 @@ class TableTarget:
     kafka: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # the wire client's settings for that
 
     @property
-    def is_sqlite(self) -> bool:
-        return self.url.startswith(_SQLITE)
-
-    @property
-    def sqlite_path(self) -> str:
-        return self.url.removeprefix(_SQLITE)
+    def dialect(self) -> Dialect:
+        return dialect_of(self.url)
 
     @property
     def short_id(self) -> str:
         """Tells the staging of pipelines apart, in few characters."""
         return f"{zlib.crc32(self.pipeline.encode()):08x}"
-
-    @property
-    def password(self) -> str | None:
-        return urlsplit(self.url).password
-
-    def with_absolute_path(self, directory: str | os.PathLike[str] = ".") -> TableTarget:
-        """Spark's processes may run in other directories than the driver."""
-        if not self.is_sqlite:
-            return self
-        path = os.path.abspath(os.path.join(directory, self.sqlite_path))
-        return TableTarget.from_options({**self.options(), "url": f"{_SQLITE}{path}"})
 
     def options(self) -> dict[str, str]:
         """For `writeStream.format("penstock_table").options(**target.options())`."""

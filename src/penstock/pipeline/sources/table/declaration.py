@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import Field
 
-from penstock.pipeline.declaration.locations import absolute_url
 from penstock.pipeline.declaration.redaction import secrets_in_url
-from penstock.pipeline.declaration.spec_values import DatabaseUrl, Text
+from penstock.pipeline.declaration.spec_values import Text
+from penstock.pipeline.sinks.table.database_url import DESCRIPTION, DatabaseUrl
+from penstock.pipeline.sinks.table.databases import dialect_of
 from penstock.pipeline.sources.source import Source
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class TableSource(Source):
 
     table: Text = Field(description="The table's name.", examples=["customers", "public.customers"])
     url: DatabaseUrl = Field(
-        description="The database: sqlite or postgresql.",
+        description=DESCRIPTION,
         examples=["sqlite:///shop.db", "postgresql://penstock:${PGPASSWORD}@localhost/shop"],
     )
     declared_schema: Text | None = Field(
@@ -56,4 +57,4 @@ class TableSource(Source):
         return secrets_in_url(self.url)
 
     def located(self, directory: Path) -> Self:
-        return self.model_copy(update={"url": absolute_url(self.url, directory)})
+        return self.model_copy(update={"url": dialect_of(self.url).located(self.url, directory)})

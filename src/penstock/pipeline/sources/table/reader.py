@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.rows.formats import declared_columns
+from penstock.pipeline.sinks.table.databases import dialect_of
 from penstock.pipeline.sources.source_reader import SourceRead, SourceReader, SourceRows
 from penstock.pipeline.sources.table.declaration import TableSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_DENIED: Final = ("password", "authentication", "permission denied", "access denied", "command denied")
 
 
 class TableSourceReader(SourceReader):
@@ -32,24 +35,11 @@ class TableSourceReader(SourceReader):
 
 
 def _read(source: TableSource) -> Any:
-    name = ".".join('"' + part.replace('"', '""') + '"' for part in source.table.split("."))
     try:
-        with _connect(source.url) as connection, connection.cursor() as cursor:
-            cursor.execute(f"SELECT * FROM {name}")  # noqa: S608 (the name is quoted)
-            return cursor.fetch_arrow_table()
+        return dialect_of(source.url).read_table(source.url, source.table)
     except Exception as failure:  # whatever the driver of a database raises
         reason = " ".join(str(failure).split())
-        denied = "password" in reason or "authentication" in reason or "permission denied" in reason
+        denied = any(word in reason.lower() for word in _DENIED)
         code = ExitCode.ACCESS_DENIED if denied else ExitCode.NOT_FOUND
         remedy = "check the user, the password and what it may read" if denied else "check the url and the table's name"
         raise PipelineFailed(f"table {source.table} cannot be read: {reason}; {remedy}", code) from None
-
-
-def _connect(url: str) -> Any:
-    if url.startswith("sqlite:///"):
-        from adbc_driver_sqlite import dbapi as sqlite
-
-        return sqlite.connect(url.removeprefix("sqlite:///"))
-    from adbc_driver_postgresql import dbapi as postgresql  # type: ignore[import-untyped]
-
-    return postgresql.connect(url)

@@ -20,13 +20,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.pipeline.sinks.table.column_types import (
-    columns_of,
-    fits_postgres,
-    fits_sqlite,
-    has_dead_letters,
-    sqlite_affinity,
-)
+from penstock.pipeline.sinks.table.column_types import columns_of, has_dead_letters
+from penstock.pipeline.sinks.table.dialects.postgres import types as postgres
+from penstock.pipeline.sinks.table.dialects.sqlite import types as sqlite
 from penstock.pipeline.sinks.table.errors import TableRefused
 
 
@@ -97,7 +93,7 @@ def test_no_column_at_all_is_refused() -> None:
     ],
 )
 def test_columns_of_postgresql_that_lose_nothing(kind: DataType, existing: str, fits: bool) -> None:
-    assert fits_postgres(only(kind), existing) is fits
+    assert postgres.fits(only(kind), existing) is fits
 
 
 @pytest.mark.parametrize(
@@ -117,9 +113,9 @@ def test_columns_of_postgresql_that_lose_nothing(kind: DataType, existing: str, 
     ],
 )
 def test_columns_of_sqlite_that_lose_nothing(kind: DataType, declared: str, fits: bool) -> None:
-    assert fits_sqlite(only(kind), declared) is fits
+    assert sqlite.fits(only(kind), declared) is fits
 
 
 def test_affinities_follow_sqlites_order_of_rules() -> None:
-    assert sqlite_affinity("FLOATING POINT") == "INTEGER"  # "POINT" holds "INT", and that rule comes first
-    assert sqlite_affinity("NUMBER") == "NUMERIC"
+    assert sqlite.affinity("FLOATING POINT") == "INTEGER"  # "POINT" holds "INT", and that rule comes first
+    assert sqlite.affinity("NUMBER") == "NUMERIC"

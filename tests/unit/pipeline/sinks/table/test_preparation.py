@@ -14,7 +14,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 from penstock.pipeline.sinks.table.connections import forget, in_driver, in_worker
 from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied, DatabaseUnavailable, Fenced, TableRefused
 from penstock.pipeline.sinks.table.ledger import Ledger
-from penstock.pipeline.sinks.table.preparation import check, claim, prepare
+from penstock.pipeline.sinks.table.preparation import claim, prepare
 from penstock.pipeline.sinks.table.target import TableTarget
 from tests.postgres_server import PostgresServer, running_postgres
 
@@ -78,7 +78,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 def test_a_missing_table_is_created_with_its_key(place: Place) -> None:
     target = place.upsert()
-    check(target, SCHEMA)
     prepare(target, SCHEMA)
     prepare(target, SCHEMA)  # and is then one that fits
     with pytest.raises(TableRefused, match=r"(?i)constraint"):
@@ -122,7 +121,7 @@ def test_a_table_that_does_not_fit_is_refused_and_nothing_is_made(place: Place, 
         prepare(place.target(pipeline="other"), SCHEMA)
     assert "\n" not in str(refusal.value)
     with pytest.raises(TableRefused, match=message):
-        check(place.target(), SCHEMA)
+        prepare(place.target(), SCHEMA)
 
 
 @pytest.mark.parametrize("index", ["", "(customer, orders)", "(customer) WHERE orders > 0", "(lower(customer))"])
@@ -170,7 +169,7 @@ def test_a_user_who_may_not_write_is_told_so(postgres: PostgresServer) -> None:
     place.execute(f"CREATE ROLE {place.table} LOGIN", f"GRANT INSERT ON {place.table} TO {place.table}")
     url = postgres.url.replace("penstock@", f"{place.table}@")
     with pytest.raises(DatabaseAccessDenied, match="may not UPDATE: GRANT INSERT, UPDATE, SELECT ON"):
-        check(place.upsert(url=url), SCHEMA)
+        prepare(place.upsert(url=url), SCHEMA)
     with pytest.raises(DatabaseAccessDenied, match="permission denied for schema public; GRANT it"):
         prepare(place.target(url=url), SCHEMA)
 

@@ -225,7 +225,7 @@ def test_every_type_arrives_as_it_is(new_table: NewTable, mode: str) -> None:
     values = [value for _, value in ALL_TYPES.values()]
     table.store.commit_once([table.stage([(1, *values), (2, *[None] * len(values))])], 0)
     found = in_worker(table.target).query(f"SELECT * FROM {table.target.table} ORDER BY id")
-    if table.target.is_sqlite:
+    if table.target.url.startswith("sqlite:"):
         values = [IN_SQLITE.get(name, value) for name, (_, value) in ALL_TYPES.items()]
     else:
         values[-2] = str(values[-2])  # ADBC reads numeric as text

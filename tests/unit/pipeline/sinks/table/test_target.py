@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from penstock.pipeline.sinks.table.errors import TableRefused
@@ -29,12 +27,6 @@ def test_options_carry_everything() -> None:
 
 def test_no_secret_is_shown() -> None:
     assert "hunter" not in repr(TARGET)
-
-
-def test_a_relative_file_means_the_same_in_every_directory(tmp_path: Path) -> None:
-    target = TableTarget(url="sqlite:///a/b.db", table="t", mode="append", pipeline="p", run="r")
-    assert target.with_absolute_path(tmp_path).sqlite_path == f"{tmp_path}/a/b.db"
-    assert TARGET.with_absolute_path(tmp_path) == TARGET
 
 
 @pytest.mark.parametrize(

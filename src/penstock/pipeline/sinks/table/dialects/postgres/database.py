@@ -6,6 +6,8 @@ Owns what PostgreSQL's SQLSTATEs mean for a pipeline.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -67,8 +69,11 @@ class PostgresDatabase(Database):
         super().__init__(connection, failures)
         self._shown = shown
 
-    def lock_creation(self) -> None:
-        self.query(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
+    @contextmanager
+    def creating(self) -> Iterator[None]:
+        with self.transaction():
+            self.query(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})")
+            yield
 
     def placed(self, statement: str) -> str:
         numbers = count(1)
@@ -122,3 +127,12 @@ def _not_connected(shown: str, url: str, text: str) -> TableSinkError:
         if re.search(words, reason):
             return kind(f"{shown}: {reason}; {advice}")
     return DatabaseUnavailable(f"{shown} does not answer: {reason}")
+
+
+def read_table(url: str, quoted_name: str) -> Any:
+    """All rows, as an Arrow table. Raises what the driver raises."""
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {quoted_name}")  # noqa: S608 (the name is quoted)
+        return cursor.fetch_arrow_table()

@@ -3,32 +3,25 @@
 The staging table is UNLOGGED: it costs no write-ahead log, and is empty after a crash of the server, which the count of
 rows finds. Where one session has all rows of a batch, they land without it: in the table itself if COPY can write its
 columns as they come, else in a table of the session, from where INSERT .. SELECT moves them.
-
-Invariant: a staged row carries the number of its task in its column `o`, above the number of the row. So rows of a task
-that failed are there and do not count, and "the last row of a key" means something.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-import numpy as np
-import pyarrow as pa
-
-from penstock.pipeline.sinks.table.column_types import Column, fits_postgres, same_in_copy
+from penstock.pipeline.sinks.table.column_types import Column
 from penstock.pipeline.sinks.table.database import Database
+from penstock.pipeline.sinks.table.dialects.postgres.types import fits, same_in_copy
 from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied, TableRefused
-from penstock.pipeline.sinks.table.names import quoted, quoted_text
-from penstock.pipeline.sinks.table.store import TableStore, require_all
+from penstock.pipeline.sinks.table.landing import Landing, LandingStore
+from penstock.pipeline.sinks.table.numbered_rows import numbered, of_tasks, staging_schema
+from penstock.pipeline.sinks.table.store import require_all
 from penstock.pipeline.sinks.table.target import TableTarget
 from penstock.pipeline.sinks.table.task_output import Portion, Relation, TaskOutput, inline_batches
 
-_ROW_BITS: Final = 40
-_TASK_MASK: Final = (1 << (63 - _ROW_BITS)) - 1
 # For this transaction, unless the server allows more anyway. With its default a sort of a large batch goes to disk.
 _ROOM_FOR_SORTING: Final = """
 SELECT set_config('work_mem', '64MB', true) WHERE pg_size_bytes(current_setting('work_mem')) < pg_size_bytes('64MB')"""
@@ -45,7 +38,7 @@ SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), format_type(a.attt
 FROM pg_attribute a WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped"""
 
 
-class PostgresTable(TableStore):
+class PostgresTable(LandingStore):
     def __init__(self, target: TableTarget, columns: Sequence[Column]) -> None:
         super().__init__(target, columns)
         # By connection: a table that was made again is looked at again after the failure that tells.
@@ -55,17 +48,17 @@ class PostgresTable(TableStore):
 
     def create_staging(self, database: Database, relation: Relation, output: TaskOutput) -> None:
         name = self.names.qualified(self.names.staging(output.attempt, relation.name))
-        with database.transaction():
-            database.lock_creation()
-            database.execute(f"CREATE UNLOGGED TABLE IF NOT EXISTS {name} ({_staging_columns(relation)})")
+        with database.creating():
+            database.execute(f"CREATE UNLOGGED TABLE IF NOT EXISTS {name} ({self._staging_columns(relation)})")
 
     def stage_portion(
         self, database: Database, relation: Relation, output: TaskOutput, batches: Iterator[Any]
     ) -> Portion:
         name = self.names.staging(output.attempt, relation.name)
         with database.transaction():
-            numbered = _numbered(batches, output.task)
-            rows = database.ingest(name, (_staging_schema(relation), numbered), schema=self.names.schema)
+            rows = database.ingest(
+                name, (staging_schema(relation), numbered(batches, output.task)), schema=self.names.schema
+            )
         return Portion(rows)
 
     # In a transaction
@@ -77,27 +70,29 @@ class PostgresTable(TableStore):
         """A query for all rows of these outputs."""
         handed_over = [output for output in outputs if output.portion(relation).inline]
         batches = (
-            batch
-            for output in handed_over
-            for batch in _numbered(inline_batches(output.portion(relation)), output.task)
+            batch for output in handed_over for batch in numbered(inline_batches(output.portion(relation)), output.task)
         )
         if not any(output.portion(relation).is_staged for output in outputs):
             name = self._session_table(database, relation)
-            database.ingest(name, (_staging_schema(relation), batches), temporary=True)
+            database.ingest(name, (staging_schema(relation), batches), temporary=True)
             return _in_session(name)
         name = self.names.staging(outputs[0].attempt, relation.name)
         if handed_over:
-            database.ingest(name, (_staging_schema(relation), batches), schema=self.names.schema)
-        tasks = ", ".join(str(output.task & _TASK_MASK) for output in outputs)
-        query = f"SELECT * FROM {self.names.qualified(name)} WHERE (o >> {_ROW_BITS}) IN ({tasks})"  # noqa: S608
+            database.ingest(name, (staging_schema(relation), batches), schema=self.names.schema)
+        query = f"SELECT * FROM {self.names.qualified(name)} WHERE {of_tasks(outputs)}"  # noqa: S608
         ((found,),) = database.query(f"SELECT count(*) FROM ({query}) counted")  # noqa: S608
         require_all(found, relation, outputs)
         return query
 
+    def _staging_columns(self, relation: Relation) -> str:
+        columns = [f"c{number} {self.declared(column)}" for number, column in enumerate(relation.columns)]
+        return ", ".join([*columns, "o bigint"])
+
     def _session_table(self, database: Database, relation: Relation) -> str:
-        columns = _staging_columns(relation)
+        columns = self._staging_columns(relation)
         name = f"penstock_{relation.name}_{zlib.crc32(columns.encode()):08x}"
-        database.execute(f"CREATE TEMPORARY TABLE IF NOT EXISTS {quoted(name)} ({columns}) ON COMMIT DELETE ROWS")
+        quoted = self.dialect.quoted(name)
+        database.execute(f"CREATE TEMPORARY TABLE IF NOT EXISTS {quoted} ({columns}) ON COMMIT DELETE ROWS")
         return name
 
     def move_rows(self, database: Database, outputs: Sequence[TaskOutput]) -> None:
@@ -112,15 +107,15 @@ class PostgresTable(TableStore):
 
     def introduce(self, database: Database) -> None:
         """Gives the connection a name, by which a run that takes over finds and ends it."""
-        database.query(f"SELECT set_config('application_name', {quoted_text(self._session_name)}, false)")
+        database.query(f"SELECT set_config('application_name', {self.dialect.quoted_text(self._session_name)}, false)")
 
     def terminate_previous_runs(self, database: Database) -> None:
         """Ends transactions that an earlier run holds open: rows in them may keep ours waiting in a unique index."""
         database.query(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"  # noqa: S608 (names are quoted)
             " WHERE datname = current_database() AND usename = current_user"
-            f" AND starts_with(application_name, {quoted_text(self._session_prefix)})"
-            f" AND application_name <> {quoted_text(self._session_name)}"
+            f" AND starts_with(application_name, {self.dialect.quoted_text(self._session_prefix)})"
+            f" AND application_name <> {self.dialect.quoted_text(self._session_name)}"
         )
 
     @property
@@ -135,7 +130,7 @@ class PostgresTable(TableStore):
         """Inside a transaction: where rows are to be sent."""
         if self.target.mode == "append" and self._takes_copy(database):
             return Landing(self.names.table, self.rows.schema, schema=self.names.schema)
-        return Landing(self._session_table(database, self.rows), _staging_schema(self.rows), in_session=True)
+        return Landing(self._session_table(database, self.rows), staging_schema(self.rows), in_session=True)
 
     def land(self, database: Database, landing: Landing, batches: Iterator[Any]) -> int:
         """The number of rows, which have been arranged for the landing."""
@@ -155,7 +150,7 @@ class PostgresTable(TableStore):
         )
         there = {name: plain for name, _, plain, *_ in self._existing_columns(database)}
         return not restricted and all(
-            same_in_copy(column.type, there.get(column.name, "")) for column in self.rows.columns
+            same_in_copy(self.declared(column), there.get(column.name, "")) for column in self.rows.columns
         )
 
     def _insert(self, database: Database, loaded: str) -> None:
@@ -183,11 +178,11 @@ class PostgresTable(TableStore):
         return self._casts[database]
 
     def discard_staging(self, database: Database, attempts: set[str] | None) -> None:
-        schema = "current_schema()" if self.names.schema is None else quoted_text(self.names.schema)
+        schema = "current_schema()" if self.names.schema is None else self.dialect.quoted_text(self.names.schema)
         found = database.query(
             "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"  # noqa: S608
             f" WHERE c.relkind = 'r' AND n.nspname = {schema}"
-            f" AND starts_with(c.relname, {quoted_text(self.names.staging_prefix)})"
+            f" AND starts_with(c.relname, {self.dialect.quoted_text(self.names.staging_prefix)})"
         )
         for (name,) in found:
             if attempts is None or any(name.startswith(self.names.staging(attempt, "")) for attempt in attempts):
@@ -195,17 +190,8 @@ class PostgresTable(TableStore):
 
     # At the start
 
-    def create_table(self, database: Database) -> None:
-        declared = [
-            f"{quoted(column.name)} {column.type.postgres}{' NOT NULL' if column.name in self.target.key else ''}"
-            for column in self.rows.columns
-        ]
-        if self.target.key:
-            declared.append(f"PRIMARY KEY ({', '.join(map(quoted, self.target.key))})")
-        database.execute(f"CREATE TABLE {self.names.target} ({', '.join(declared)})")
-
     def table_exists(self, database: Database) -> bool:
-        ((oid,),) = database.query(f"SELECT to_regclass({quoted_text(self.names.target)})::oid::bigint")
+        ((oid,),) = database.query(f"SELECT to_regclass({self.dialect.quoted_text(self.names.target)})::oid::bigint")
         return oid is not None
 
     def check_table(self, database: Database) -> None:
@@ -223,7 +209,7 @@ class PostgresTable(TableStore):
                 raise DatabaseAccessDenied(f"the user of the URL may not {privilege}: GRANT {wanted} ON {name} TO them")
         keys = {frozenset(row[0].split(",")) for row in database.query(_KEY_INDEX.format(oid=self._oid))}
         if self.target.mode == "upsert" and frozenset(self.target.key) not in keys:
-            listed = ", ".join(map(quoted, self.target.key))
+            listed = ", ".join(map(self.dialect.quoted, self.target.key))
             raise TableRefused(
                 f"table '{name}' has no unique index on exactly its key; CREATE UNIQUE INDEX ON"
                 f" {self.names.target} ({listed})"
@@ -239,13 +225,13 @@ class PostgresTable(TableStore):
                     f"write AS {same}"
                     if same
                     else f"ALTER TABLE {self.names.target} ADD COLUMN"
-                    + (f" {quoted(column.name)} {column.type.postgres}, or leave it out of the SELECT")
+                    + (f" {self.dialect.quoted(column.name)} {self.declared(column)}, or leave it out of the SELECT")
                 )
                 raise TableRefused(f"table '{table}' has no column '{column.name}'; {remedy}")
-            if not fits_postgres(column.type, there[column.name]):
+            if not fits(column.type, there[column.name]):
                 raise TableRefused(
                     f"column '{column.name}' of table '{table}' is {there[column.name]}, and the pipeline's is"
-                    f" {column.type.spark}; CAST it in the SELECT, or make the column {column.type.postgres}"
+                    f" {column.type.spark}; CAST it in the SELECT, or make the column {self.declared(column)}"
                 )
         supplied = {column.name for column in self.rows.columns}
         for name, _, _, must_be_given, may_not_be_given in existing:
@@ -262,42 +248,8 @@ class PostgresTable(TableStore):
 
     @property
     def _oid(self) -> str:
-        return f"to_regclass({quoted_text(self.names.target)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Landing:
-    """A table that COPY fills: the target itself, or a table of the session, whose rows are numbered."""
-
-    table: str
-    columns: Any  # as Arrow's schema
-    schema: str | None = None
-    in_session: bool = False
-
-    def arranged(self, batches: Iterator[Any], task: int) -> Iterator[Any]:
-        return _numbered(batches, task) if self.in_session else batches
+        return f"to_regclass({self.dialect.quoted_text(self.names.target)})"
 
 
 def _in_session(name: str) -> str:
-    return f"SELECT * FROM pg_temp.{quoted(name)}"  # noqa: S608 (names are quoted)
-
-
-def _staging_columns(relation: Relation) -> str:
-    return ", ".join([*(f"c{n} {column.type.postgres}" for n, column in enumerate(relation.columns)), "o bigint"])
-
-
-def _staging_schema(relation: Relation) -> Any:
-    fields = [pa.field(f"c{number}", column.type.arrow) for number, column in enumerate(relation.columns)]
-    return pa.schema([*fields, pa.field("o", pa.int64())])
-
-
-def _numbered(batches: Iterator[Any], task: int) -> Iterator[Any]:
-    first = (task & _TASK_MASK) << _ROW_BITS
-    for batch in batches:
-        end = first + batch.num_rows
-        order = pa.Array.from_buffers(
-            pa.int64(), batch.num_rows, [None, pa.py_buffer(np.arange(first, end, dtype=np.int64))]
-        )
-        names = [*(f"c{number}" for number in range(batch.num_columns)), "o"]
-        yield pa.RecordBatch.from_arrays([*batch.columns, order], names=names)
-        first = end
+    return f'SELECT * FROM pg_temp."{name}"'  # noqa: S608 (the name is ours)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from typing import Final
+from typing import Any, Final
 
 from penstock.pipeline.sinks.table.database import Database
 from penstock.pipeline.sinks.table.errors import (
@@ -34,9 +34,6 @@ class SqliteDatabase(Database):
     def __init__(self, path: str, connection: object, failures: tuple[type[Exception], ...]) -> None:
         super().__init__(connection, failures)
         self._path = path
-
-    def lock_creation(self) -> None:
-        """A transaction has the whole database to itself."""
 
     def explained(self, failure: Exception) -> TableSinkError:
         text = one_line(str(failure))
@@ -137,3 +134,12 @@ def connect_in_worker(path: str) -> SqliteDatabase:
     database = SqliteDatabase(path, connection, failures)
     database.query(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
     return database
+
+
+def read_table(path: str, quoted_name: str) -> Any:
+    """All rows, as an Arrow table. Raises what the driver raises."""
+    from adbc_driver_sqlite import dbapi
+
+    with dbapi.connect(path) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {quoted_name}")  # noqa: S608 (the name is quoted)
+        return cursor.fetch_arrow_table()

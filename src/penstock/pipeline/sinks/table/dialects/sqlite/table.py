@@ -17,10 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.pipeline.sinks.table.column_types import cast_batches, fits_sqlite
+from penstock.pipeline.sinks.table.column_types import cast_batches
 from penstock.pipeline.sinks.table.database import Database
+from penstock.pipeline.sinks.table.dialects.sqlite.dialect import sqlite_path
+from penstock.pipeline.sinks.table.dialects.sqlite.types import arrow_type, fits
 from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied, DatabaseFull, StagingLost, TableRefused
-from penstock.pipeline.sinks.table.names import quoted, quoted_text
 from penstock.pipeline.sinks.table.store import TableStore, require_all
 from penstock.pipeline.sinks.table.task_output import Portion, Relation, TaskOutput, inline_batches
 
@@ -55,7 +56,7 @@ class SqliteTable(TableStore):
 
     def load(self, database: Database, relation: Relation, outputs: Sequence[TaskOutput]) -> str:
         name = f"penstock_staged_{relation.name}"
-        columns = ", ".join(f"c{number} {column.type.sqlite}" for number, column in enumerate(relation.columns))
+        columns = ", ".join(f"c{number} {self.declared(column)}" for number, column in enumerate(relation.columns))
         database.execute(f"DROP TABLE IF EXISTS temp.{name}")
         database.execute(f"CREATE TEMPORARY TABLE {name} ({columns})")
         schema = _sqlite_schema(relation, [f"c{number}" for number in range(len(relation.columns))])
@@ -97,18 +98,9 @@ class SqliteTable(TableStore):
 
     @property
     def _staging(self) -> str:
-        return f"{self.target.sqlite_path}-penstock-{self.target.short_id}"
+        return f"{sqlite_path(self.target.url)}-penstock-{self.target.short_id}"
 
     # At the start
-
-    def create_table(self, database: Database) -> None:
-        declared = [
-            f"{quoted(column.name)} {column.type.sqlite}{' NOT NULL' if column.name in self.target.key else ''}"
-            for column in self.rows.columns
-        ]
-        if self.target.key:
-            declared.append(f"PRIMARY KEY ({', '.join(map(quoted, self.target.key))})")
-        database.execute(f"CREATE TABLE {self.names.target} ({', '.join(declared)})")
 
     def table_exists(self, database: Database) -> bool:
         return bool(self._kinds(database))
@@ -122,19 +114,19 @@ class SqliteTable(TableStore):
         if self._kinds(database) != [("table",)]:
             raise TableRefused(f"'{table}' is a view; name a table, or one that is not there yet")
         # Of each column: its name, declared type, NOT NULL, default, place in the primary key, and whether generated.
-        info = [row[1:] for row in database.query(f"PRAGMA table_xinfo({quoted_text(table)})")]
+        info = [row[1:] for row in database.query(f"PRAGMA table_xinfo({self.dialect.quoted_text(table)})")]
         there = {str(name).lower(): str(declared) for name, declared, *_ in info}
         for column in self.rows.columns:
             declared = there.get(column.name.lower())
             if declared is None:
                 raise TableRefused(
                     f"table '{table}' has no column '{column.name}'; ALTER TABLE {self.names.target} ADD COLUMN"
-                    f" {quoted(column.name)} {column.type.sqlite}, or leave it out of the SELECT"
+                    f" {self.dialect.quoted(column.name)} {self.declared(column)}, or leave it out of the SELECT"
                 )
-            if not fits_sqlite(column.type, declared):
+            if not fits(column.type, declared):
                 raise TableRefused(
                     f"column '{column.name}' of table '{table}' is {declared}, and the pipeline's is"
-                    f" {column.type.spark}; CAST it in the SELECT, or make the column {column.type.sqlite}"
+                    f" {column.type.spark}; CAST it in the SELECT, or make the column {self.declared(column)}"
                 )
         supplied = {column.name.lower() for column in self.rows.columns}
         for name, declared, not_null, default, primary, hidden in info:
@@ -152,20 +144,20 @@ class SqliteTable(TableStore):
     def _check_key(self, database: Database, primary_key: frozenset[str]) -> None:
         found = {primary_key}
         table = self.target.table
-        for _, name, unique, _, partial in database.query(f"PRAGMA index_list({quoted_text(table)})"):
+        for _, name, unique, _, partial in database.query(f"PRAGMA index_list({self.dialect.quoted_text(table)})"):
             if unique and not partial:
-                columns = [row[2] for row in database.query(f"PRAGMA index_info({quoted_text(name)})")]
+                columns = [row[2] for row in database.query(f"PRAGMA index_info({self.dialect.quoted_text(name)})")]
                 if None not in columns:  # an expression
                     found.add(frozenset(column.lower() for column in columns))
         if frozenset(name.lower() for name in self.target.key) not in found:
-            listed = ", ".join(map(quoted, self.target.key))
+            listed = ", ".join(map(self.dialect.quoted, self.target.key))
             raise TableRefused(
                 f"table '{table}' has no unique index on exactly its key; CREATE UNIQUE INDEX"
-                f" {quoted(table + '_key')} ON {self.names.target} ({listed})"
+                f" {self.dialect.quoted(table + '_key')} ON {self.names.target} ({listed})"
             )
 
 
 def _sqlite_schema(relation: Relation, names: list[str]) -> Any:
     return pa.schema(
-        [pa.field(name, column.type.sqlite_arrow) for name, column in zip(names, relation.columns, strict=True)]
+        [pa.field(name, arrow_type(column.type)) for name, column in zip(names, relation.columns, strict=True)]
     )
