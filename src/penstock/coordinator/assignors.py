@@ -1,8 +1,8 @@
-"""Server-side assignors (KIP-848): who should own which partition, given subscriptions and the assignment before.
+"""Server-side assignors (KIP-848): the target assignment for given subscriptions and the previous assignment.
 
-Owns: the rules `range` and `uniform`. Both are functions of their arguments alone: the same group gets the same
-assignment on every broker and after every restart.
-Must never know: epochs, what members own at the moment, or when an assignment takes effect.
+Owns: the assignors `range` and `uniform`. Both are pure functions: the same group gets the same assignment on every
+broker and after every restart.
+Must never know: epochs, the current assignments of members, or when an assignment takes effect.
 
 Invariant: every partition of a topic that at least one member subscribes to is assigned exactly once, and only to a
 member that subscribes to its topic.
@@ -27,7 +27,7 @@ class AssignableMember:
     instance_id: str | None
     topic_ids: frozenset[bytes]
     assigned: frozenset[TopicIdPartition]
-    """What the assignment before gave this member."""
+    """The member's partitions in the previous assignment."""
 
 
 Assignment: TypeAlias = dict[str, frozenset[TopicIdPartition]]
@@ -58,12 +58,12 @@ def assign_range(members: Sequence[AssignableMember], partition_counts: Mapping[
 
 
 def assign_uniform(members: Sequence[AssignableMember], partition_counts: Mapping[bytes, int]) -> Assignment:
-    """Loads as equal as subscriptions allow, moving few partitions.
+    """Sticky and balanced: loads as equal as the subscriptions allow, with few partitions moved.
 
-    Members keep what they had and may still have; free partitions go to the least loaded subscriber, scarce topics
-    first; then loads are levelled. Where all members subscribe to the same topics, loads differ by at most one and no
-    partition moves without need. Where they do not, levelling passes partitions along chains of members (A gives to B,
-    which gives to C) until no chain would help, which makes the loads the best possible ones.
+    Members keep the partitions that they may still have. Free partitions go to the least loaded subscriber, topics with
+    the fewest subscribers first; then loads are balanced. With equal subscriptions, loads differ by at most one and no
+    partition moves unnecessarily. Otherwise balancing moves partitions along chains of members (A to B, B to C) until
+    no chain improves it, so the result is optimal.
     """
     sharing = _Sharing(_in_order(members))
     sharing.keep_previous(partition_counts)
@@ -76,7 +76,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {UNIFORM: assign_uniform, RANGE: assi
 
 
 def _in_order(members: Sequence[AssignableMember]) -> list[AssignableMember]:
-    """Static members first, by instance id: a restart changes their member id and must not change their place."""
+    """Static members first, by instance id: a restart changes their member id and must not change their order."""
     return sorted(
         members,
         key=lambda member: (member.instance_id is None, member.instance_id or "", member.member_id),
@@ -84,16 +84,16 @@ def _in_order(members: Sequence[AssignableMember]) -> list[AssignableMember]:
 
 
 class _Sharing:
-    """The working state of `assign_uniform`. Members are numbered by their place in the order."""
+    """The working state of `assign_uniform`. Members are numbered in their order."""
 
     def __init__(self, members: Sequence[AssignableMember]) -> None:
         self._members = members
         self._loads = [0] * len(members)
-        # Per member and topic: partitions kept from before, and partitions that this round brought.
+        # Per member and topic: kept partitions, and newly assigned ones.
         self._kept: list[dict[bytes, list[int]]] = [{} for _ in members]
         self._fresh: list[dict[bytes, list[int]]] = [{} for _ in members]
         self._owned: set[TopicIdPartition] = set()
-        # Members of equal subscriptions can receive the same partitions, so chains are sought among these classes:
+        # Members with equal subscriptions can receive the same partitions, so chains are searched among these classes:
         # most groups have one.
         classes: dict[frozenset[bytes], list[int]] = {}
         for index, member in enumerate(members):
@@ -125,10 +125,10 @@ class _Sharing:
                     heapq.heapreplace(by_load, (load + 1, index))
 
     def level(self) -> None:
-        """Passes partitions from the most loaded members to the least loaded ones that they can reach.
+        """Moves partitions from the most loaded members to the least loaded ones that they can reach.
 
-        A member whose reach holds no load at least two below its own is as good as it gets, and so is everyone within
-        its reach: nobody there is lighter by two than anyone still to be looked at, so nothing will be passed to them.
+        A member is final when it reaches no load at least two below its own, and so are all members within its reach:
+        none of them is lighter by two than any remaining member, so none will receive a partition.
         """
         open_members = set(range(len(self._members)))
         while open_members:
@@ -141,9 +141,9 @@ class _Sharing:
                 open_members -= came_from.keys()
 
     def _reach(self, giver: int) -> dict[int, tuple[int, bytes]]:
-        """The members that a partition of `giver` can reach, each with who passes it on and of which topic.
+        """The members that a partition of `giver` can reach, each with its predecessor in the chain and the topic.
 
-        Breadth first, so that every chain is as short as can be.
+        Breadth first, so that chains are as short as possible.
         """
         came_from: dict[int, tuple[int, bytes]] = {giver: (giver, b"")}
         unreached = self._classes
@@ -165,7 +165,7 @@ class _Sharing:
         self._loads[receiver] += 1
         while receiver != giver:
             passer, topic_id = came_from[receiver]
-            # What this round brought moves first: it moves anyway, and the rest may stay where it is.
+            # Newly assigned partitions move first: they move anyway, and kept ones stay.
             held = self._fresh[passer] if topic_id in self._fresh[passer] else self._kept[passer]
             partition = held[topic_id].pop()
             if not held[topic_id]:

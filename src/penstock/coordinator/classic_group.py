@@ -1,14 +1,14 @@
-"""A classic consumer group: who may join, sync, heartbeat, leave and commit, in Kafka's rules and with Kafka's errors.
+"""A classic consumer group: join, sync, heartbeat, leave and commit, with Kafka's rules and error codes.
 
-A pure state machine. Each request is a call with the time; what is to be done about it comes back as effects, in order
-(`classic_messages.py`). Answers that must wait come with a later call's effects, under the token given with the
-request. `tick` is to be called when `next_deadline_ms` has come. How generations follow each other is the business of
-`classic_rebalance.py`, who is who that of `classic_roster.py`.
+A pure state machine. Each request is a call with the current time and returns an ordered list of effects
+(`classic_messages.py`). A response that must wait is an effect of a later call, under the token of its request. The
+caller calls `tick` at `next_deadline_ms`. `classic_rebalance.py` owns the generations, `classic_membership.py` the
+members.
 
-What members say to each other (subscriptions, assignments) is opaque here, so any kind of member works: consumers of
-either rebalance protocol, Connect's workers. Cooperative rebalances are several ordinary ones.
+Subscriptions and assignments are opaque, so any kind of member works: consumers with the eager or the cooperative
+protocol, Connect's workers. A cooperative rebalance is a series of ordinary ones.
 
-Invariant: every token comes back exactly once; of a group that is no more, after `close`.
+Invariant: every token is answered exactly once, at the latest by `close`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from dataclasses import replace as changed
 
 from penstock.coordinator.classic_member import ClassicMember
+from penstock.coordinator.classic_membership import Membership
 from penstock.coordinator.classic_messages import (
     UNKNOWN_MEMBER,
     ClassicGroupState,
@@ -37,14 +38,13 @@ from penstock.coordinator.classic_messages import (
     SyncResult,
 )
 from penstock.coordinator.classic_rebalance import Rebalance
-from penstock.coordinator.classic_roster import Roster
 from penstock.coordinator.classic_subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicGroupSettings:
-    """The broker's group.* settings, with Kafka's defaults."""
+    """The broker's `group.*` settings, with Kafka's defaults."""
 
     initial_rebalance_delay_ms: int = 3_000
     session_timeout_ms_min: int = 6_000
@@ -58,33 +58,33 @@ class ClassicGroupSettings:
 
 class ClassicGroup:
     def __init__(self, group_id: str, settings: ClassicGroupSettings, new_uuid: Callable[[], str]) -> None:
-        """`new_uuid` makes member ids unique; it is where chance comes in."""
+        """`new_uuid` makes member ids unique; it is the only source of randomness."""
         self.group_id = group_id
         self._settings = settings
         self._new_uuid = new_uuid
-        self._roster = Roster()
-        self._rebalance = Rebalance(group_id, self._roster, settings.initial_rebalance_delay_ms)
+        self._membership = Membership()
+        self._rebalance = Rebalance(group_id, self._membership, settings.initial_rebalance_delay_ms)
 
     @classmethod
     def restore(
         cls, snapshot: GroupSnapshot, settings: ClassicGroupSettings, new_uuid: Callable[[], str], now_ms: int
     ) -> ClassicGroup:
-        """The group as its last record says. Its members get a whole session timeout to find us."""
+        """The group of its last record. Its members have a full session timeout to find this coordinator."""
         group = cls(snapshot.group_id, settings, new_uuid)
-        roster, rebalance = group._roster, group._rebalance
-        roster.protocol_type = snapshot.protocol_type or None
+        membership, rebalance = group._membership, group._rebalance
+        membership.protocol_type = snapshot.protocol_type or None
         for saved in snapshot.members:
             member = ClassicMember.restored(saved, snapshot.protocol_name or "")
-            roster.add(member, snapshot.protocol_type)
+            membership.add(member, snapshot.protocol_type)
             rebalance.keep_alive(member, now_ms)
-        if snapshot.leader_id in roster.members:
-            roster.leader_id = snapshot.leader_id
+        if snapshot.leader_id in membership.members:
+            membership.leader_id = snapshot.leader_id
         rebalance.generation_id = snapshot.generation_id
         rebalance.protocol_name = snapshot.protocol_name
         rebalance.state_timestamp_ms = None if snapshot.state_timestamp_ms == -1 else snapshot.state_timestamp_ms
-        rebalance.state = ClassicGroupState.STABLE if roster.members else ClassicGroupState.EMPTY
-        if len(roster.members) > settings.size_max:
-            # The limit was lowered. The members have to join again, and the last to do so will find it full.
+        rebalance.state = ClassicGroupState.STABLE if membership.members else ClassicGroupState.EMPTY
+        if len(membership.members) > settings.size_max:
+            # The limit was lowered: the members must rejoin, and the last of them find the group full.
             rebalance.begin(now_ms)
         return group
 
@@ -105,41 +105,41 @@ class ClassicGroup:
         self._settings.check_session_timeout(request.session_timeout_ms)
         self._check_alive()
         self._check_size(request.member_id, now_ms)
-        if not self._roster.supports(request.protocol_type, request.protocols):
+        if not self._membership.supports(request.protocol_type, request.protocols):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.member_id == UNKNOWN_MEMBER:
             self._join_without_member_id(request, reply, now_ms)
-        elif request.member_id in self._roster.promised and request.instance_id is None:
+        elif request.member_id in self._membership.pending_members and request.instance_id is None:
             self._add(request.member_id, request, reply, now_ms)
         else:
-            member = self._roster.find(request.member_id, request.instance_id)
+            member = self._membership.find(request.member_id, request.instance_id)
             self._join_again(member, request, reply, now_ms)
 
     def _check_size(self, member_id: str, now_ms: int) -> None:
-        """While the group is collecting joins, those who have joined count, so the last to come back are left out."""
-        member = self._roster.members.get(member_id)
+        """During a rebalance only members that have rejoined count, so the last to rejoin are refused."""
+        member = self._membership.members.get(member_id)
         if self.state is ClassicGroupState.PREPARING_REBALANCE:
             is_inside = member is not None and member.join_token is not None
-            size = self._roster.awaiting_join_count
+            size = self._membership.awaiting_join_count
         else:
             is_inside = member is not None
-            size = len(self._roster.members)
+            size = len(self._membership.members)
         if is_inside or self.state is ClassicGroupState.EMPTY or size < self._settings.size_max:
             return
         if member is not None:
             self._rebalance.remove(member)
             self._rebalance.complete_if_all_joined(now_ms)
-        elif member_id in self._roster.promised:
-            self._rebalance.withdraw_promise(member_id, now_ms)
+        elif member_id in self._membership.pending_members:
+            self._rebalance.remove_pending(member_id, now_ms)
         raise BrokerError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
     def _join_without_member_id(self, request: JoinRequest, reply: ReplyToken, now_ms: int) -> None:
         member_id = f"{request.instance_id or request.client_id}-{self._new_uuid()}"
-        known = self._roster.static_member(request.instance_id)
+        known = self._membership.static_member(request.instance_id)
         if known is not None:
             self._return_static(known, member_id, request, reply, now_ms)
         elif request.needs_member_id_first:
-            self._rebalance.promise(member_id, now_ms + request.session_timeout_ms)
+            self._rebalance.add_pending(member_id, now_ms + request.session_timeout_ms)
             self._rebalance.emit(JoinReply(reply, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
         else:
             self._add(member_id, request, reply, now_ms)
@@ -148,46 +148,46 @@ class ClassicGroup:
         self._rebalance.add(ClassicMember.joining(member_id, request), request.protocol_type, reply, now_ms)
 
     def _join_again(self, member: ClassicMember, request: JoinRequest, reply: ReplyToken, now_ms: int) -> None:
-        """A member that says nothing new is told the current generation again: it may have missed the answer.
+        """A member that joins unchanged gets the current generation again: it may have missed the response.
 
-        A leader that joins a stable group always gets a rebalance; it asks for one when topics have changed.
+        A leader that joins a stable group always starts a rebalance: it does so when topics have changed.
         """
-        says_nothing_new = request.protocols == member.protocols
+        is_unchanged = request.protocols == member.protocols
         is_settled = self.state is ClassicGroupState.COMPLETING_REBALANCE or (
-            self.state is ClassicGroupState.STABLE and not self._roster.is_leader(member)
+            self.state is ClassicGroupState.STABLE and not self._membership.is_leader(member)
         )
-        if is_settled and says_nothing_new:
+        if is_settled and is_unchanged:
             self._rebalance.emit(JoinReply(reply, self._rebalance.joined(member)))
             return
         self._update(member, request)
         self._rebalance.await_join(member, reply)
-        self._rebalance.begin_or_go_on(now_ms)
+        self._rebalance.begin_or_continue(now_ms)
 
     def _update(self, member: ClassicMember, request: JoinRequest) -> None:
-        self._roster.change_protocols(member, request.protocols)
+        self._membership.change_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.join_timeout_ms
 
     def _return_static(
         self, member: ClassicMember, member_id: str, request: JoinRequest, reply: ReplyToken, now_ms: int
     ) -> None:
-        """The instance was restarted. A stable group stays as it is, if the newcomer does not change its protocol."""
-        former_leader_id = self._roster.leader_id
+        """The instance was restarted. A stable group does not rebalance if its protocol stays the same."""
+        former_leader_id = self._membership.leader_id
         self._rebalance.refuse_waiting(member, ErrorCode.FENCED_INSTANCE_ID, member.member_id)
-        self._roster.rename_static(member, member_id)
+        self._membership.rename_static(member, member_id)
         member.is_new = False
         self._update(member, request)
         self._rebalance.keep_alive(member, now_ms)
-        if self.state is not ClassicGroupState.STABLE or self._roster.select_protocol() != self.protocol_name:
-            # The leader may be at work on an assignment for the former member id, so this one would get none.
+        if self.state is not ClassicGroupState.STABLE or self._membership.select_protocol() != self.protocol_name:
+            # The leader may be computing an assignment for the former member id, without this one.
             self._rebalance.await_join(member, reply)
-            self._rebalance.begin_or_go_on(now_ms)
+            self._rebalance.begin_or_continue(now_ms)
             return
         result = self._rebalance.joined(member)
         if request.can_skip_assignment:
-            result = changed(result, skip_assignment=self._roster.is_leader(member))
+            result = changed(result, skip_assignment=self._membership.is_leader(member))
         else:
-            # Under the former leader's id it will not take itself for the leader, and so will not assign anew.
+            # With the former leader id, the member does not consider itself the leader and computes no assignment.
             result = changed(result, leader_id=former_leader_id or UNKNOWN_MEMBER, members=())
         self._rebalance.persist()
         self._rebalance.emit(JoinReply(reply, result))
@@ -205,18 +205,18 @@ class ClassicGroup:
         if request.lacks_protocol:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member = self._member_of_generation(request.member_id, request.instance_id, request.generation_id)
-        if _contradicts(request.protocol_type, self._roster.protocol_type) or _contradicts(
+        if _contradicts(request.protocol_type, self._membership.protocol_type) or _contradicts(
             request.protocol_name, self.protocol_name
         ):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is ClassicGroupState.PREPARING_REBALANCE:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
         if self.state is ClassicGroupState.STABLE:
-            member.owes_sync = False
+            member.awaits_sync = False
             self._rebalance.emit(SyncReply(reply, self._rebalance.synced(member)))
             return
         self._rebalance.await_sync(member, reply)
-        if self._roster.is_leader(member):
+        if self._membership.is_leader(member):
             self._rebalance.assign(dict(request.assignments), now_ms)
 
     # Heartbeat and LeaveGroup
@@ -228,12 +228,12 @@ class ClassicGroup:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def leave(self, leaving: Sequence[LeavingMember], reply: ReplyToken, now_ms: int) -> list[Effect]:
-        """One rebalance for all of them. Raises only if the group is dead: that concerns no member in particular."""
+        """Removes all of them in one rebalance. Raises only if the group is dead; other errors are per member."""
         self._check_alive()
-        size_before = len(self._roster.members)
+        size_before = len(self._membership.members)
         results = tuple(self._leave(member) for member in leaving)
-        if len(self._roster.members) < size_before:
-            self._rebalance.begin_or_go_on(now_ms)
+        if len(self._membership.members) < size_before:
+            self._rebalance.begin_or_continue(now_ms)
         else:
             self._rebalance.complete_if_all_joined(now_ms)
         self._rebalance.emit(LeaveReply(reply, results))
@@ -241,8 +241,8 @@ class ClassicGroup:
 
     def _leave(self, leaving: LeavingMember) -> LeaveResult:
         try:
-            if leaving.member_id in self._roster.promised:
-                del self._roster.promised[leaving.member_id]
+            if leaving.member_id in self._membership.pending_members:
+                del self._membership.pending_members[leaving.member_id]
             else:
                 self._rebalance.remove(self._find_leaving(leaving))
         except BrokerError as error:
@@ -251,16 +251,16 @@ class ClassicGroup:
 
     def _find_leaving(self, leaving: LeavingMember) -> ClassicMember:
         if leaving.member_id != UNKNOWN_MEMBER:
-            return self._roster.find(leaving.member_id, leaving.instance_id)
-        member = self._roster.static_member(leaving.instance_id)
+            return self._membership.find(leaving.member_id, leaving.instance_id)
+        member = self._membership.static_member(leaving.instance_id)
         if member is None:
             raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    # Time, and the end
+    # Deadlines and deletion
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `tick`. Never later than needed; heartbeats may have made it earlier than needed."""
+        """When to call `tick`: never too late, but possibly too early, because heartbeats extend sessions."""
         return self._rebalance.next_deadline_ms()
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -268,7 +268,7 @@ class ClassicGroup:
         return self._rebalance.take_effects()
 
     def close(self, error: ErrorCode, now_ms: int) -> list[Effect]:
-        """The group was deleted, or belongs to another coordinator now. Whoever waits is told `error`."""
+        """The group was deleted or moved to another coordinator. Pending responses fail with `error`."""
         self._rebalance.die(error, now_ms)
         return self._rebalance.take_effects()
 
@@ -277,10 +277,10 @@ class ClassicGroup:
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, generation_id: int, *, transactional: bool, now_ms: int
     ) -> None:
-        """Raises if these offsets may not be committed. A commit that may is a sign of life.
+        """Raises if the commit is not allowed. An allowed commit counts as a heartbeat.
 
-        Without a generation it comes from a consumer that manages its partitions itself, or from an administrator;
-        both need a group without members. Transactions of old producers do not name a member at all.
+        A commit without a generation comes from a consumer with assigned partitions or from an administrator; both
+        require an empty group. Transactions of old producers do not identify a member.
         """
         self._check_alive()
         if generation_id < 0 and self.state is ClassicGroupState.EMPTY:
@@ -297,7 +297,7 @@ class ClassicGroup:
         self._rebalance.keep_alive(member, now_ms)
 
     def check_offset_delete(self) -> None:
-        """Consumers' offsets may be deleted topic by topic while they are at work (see `is_subscribed_to`)."""
+        """Offsets of an active consumer group may be deleted per topic: see `is_subscribed_to`."""
         self._check_exists()
         if self.state is not ClassicGroupState.EMPTY and not self._uses_consumer_protocol:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
@@ -308,25 +308,25 @@ class ClassicGroup:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """As long as a group of consumers does not say what it reads, it may be anything."""
+        """Consumers whose subscription is unknown may be subscribed to any topic."""
         topics = self.subscribed_topics()
         return self._uses_consumer_protocol if topics is None else topic in topics
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """None where it cannot be known. Reads every member's subscription."""
+        """None if they are unknown. Decodes the subscription of every member."""
         if not self._uses_consumer_protocol:
             return None
-        if not self._roster.members:
+        if not self._membership.members:
             return frozenset()
         if self.protocol_name is None:
             return None
-        return subscribed_topics(member.metadata(self.protocol_name) for member in self._roster.members.values())
+        return subscribed_topics(member.metadata(self.protocol_name) for member in self._membership.members.values())
 
     def offset_retention(self) -> OffsetRetention:
         if self.protocol_type == "":
             return OffsetRetention.SINCE_COMMIT
         if self.state is ClassicGroupState.EMPTY:
-            # Records of an old version do not say when that was.
+            # Old versions of the record have no timestamp of the state.
             is_known = self.state_timestamp_ms is not None
             return OffsetRetention.SINCE_GROUP_WAS_EMPTY if is_known else OffsetRetention.SINCE_COMMIT
         if self.state is ClassicGroupState.STABLE and self.subscribed_topics() is not None:
@@ -349,8 +349,8 @@ class ClassicGroup:
 
     @property
     def protocol_type(self) -> str:
-        """Empty for a group that never had members: it holds the offsets of consumers that manage themselves."""
-        return self._roster.protocol_type or ""
+        """Empty for a group that never had members, and only holds committed offsets."""
+        return self._membership.protocol_type or ""
 
     @property
     def protocol_name(self) -> str | None:
@@ -358,13 +358,13 @@ class ClassicGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is in it or about to be. Without offsets, it is not worth keeping."""
-        return self.state is ClassicGroupState.EMPTY and not self._roster.promised
+        """Whether it has no members, not even pending ones. Without offsets it can be removed."""
+        return self.state is ClassicGroupState.EMPTY and not self._membership.pending_members
 
     def describe(self) -> GroupDescription:
         is_stable = self.state is ClassicGroupState.STABLE
         protocol_name = self.protocol_name if is_stable else None
-        members = tuple(member.snapshot(protocol_name) for member in self._roster.members.values())
+        members = tuple(member.snapshot(protocol_name) for member in self._membership.members.values())
         return GroupDescription(self.group_id, self.state, self.protocol_type, protocol_name or "", members)
 
     # Checks
@@ -375,7 +375,7 @@ class ClassicGroup:
 
     def _member_of_generation(self, member_id: str, instance_id: str | None, generation_id: int) -> ClassicMember:
         self._check_alive()
-        member = self._roster.find(member_id, instance_id)
+        member = self._membership.find(member_id, instance_id)
         if generation_id != self.generation_id:
             raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
         return member

@@ -1,8 +1,8 @@
-"""A member of a classic group: what it said of itself, what was assigned to it, and what it waits for.
+"""A member of a classic group: its metadata, its assignment, and the responses it waits for.
 
-It knows no group. Its session is over when nothing was heard of it for the session timeout; while it waits for an
-answer of ours its silence is not held against it, except for a new member, whose client may long be gone (its
-connection is silent either way, and it has never been answered).
+It knows no group. Its session expires after the session timeout without a request. The timeout is suspended while the
+member waits for a response, except for a new member: its client may be gone, and it cannot heartbeat before its first
+response.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class ClassicMember:
     protocols: tuple[MemberProtocol, ...]
     assignment: bytes = b""
     is_new: bool = False
-    """Its first join has not been answered yet."""
-    owes_sync: bool = False
-    """It was told of the generation and has not asked for its assignment yet."""
+    """Whether its first join has not been answered yet."""
+    awaits_sync: bool = False
+    """Whether it received the generation and has not requested its assignment yet."""
     join_token: ReplyToken | None = None
     sync_token: ReplyToken | None = None
     expires_at_ms: int = 0
@@ -73,7 +73,7 @@ class ClassicMember:
 
     @property
     def session_deadline_ms(self) -> int | None:
-        """None while it waits for us."""
+        """None while it waits for a response."""
         is_waiting = self.join_token is not None or self.sync_token is not None
         return None if is_waiting and not self.is_new else self.expires_at_ms
 
@@ -82,9 +82,9 @@ class ClassicMember:
         return frozenset(protocol.name for protocol in self.protocols)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it says in a protocol; nothing in one that it does not offer."""
+        """Its metadata for a protocol; empty for one that it does not support."""
         return next((protocol.metadata for protocol in self.protocols if protocol.name == protocol_name), b"")
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate it likes best. Members name their protocols in the order of preference."""
+        """Its preferred candidate. Members list their protocols in order of preference."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)

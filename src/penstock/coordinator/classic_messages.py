@@ -1,9 +1,9 @@
-"""What a classic group is told, and what it answers: plain data between the state machine and whoever carries it out.
+"""Requests and effects of a classic group: plain data between the state machine and its shell.
 
-Nothing here decides anything. Requests carry their version, because the rules of a classic group depend on it. A reply
-token is any object but None; the group only ever hands it back, once, in a reply.
+Requests carry their version, because the rules of a classic group depend on it. A reply token is any object except
+None; the group returns it exactly once, in a reply.
 
-The order of effects matters: what follows a `GroupChanged` in a list may be said only when that change is durable.
+The order of effects matters: replies after a `GroupChanged` may be sent only when that change is durable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.protocol.error_codes import ErrorCode
 ReplyToken = object
 
 UNKNOWN_MEMBER: Final = ""
-"""The member id of somebody who has none yet."""
+"""The member id of a client that has none yet."""
 NO_GENERATION: Final = -1
 
 _MEMBER_ID_REQUIRED_SINCE: Final = 4
@@ -26,7 +26,7 @@ _PROTOCOL_IN_SYNC_SINCE: Final = 5
 
 
 class ClassicGroupState(Enum):
-    """The values are the names that clients are shown."""
+    """The values are Kafka's names for the states, as clients see them."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -36,7 +36,7 @@ class ClassicGroupState(Enum):
 
 
 class MemberProtocol(NamedTuple):
-    """One assignment protocol that a member offers, with what it says to whoever leads the group by it."""
+    """An assignment protocol that a member supports, with its metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -56,17 +56,17 @@ class JoinRequest:
 
     @property
     def join_timeout_ms(self) -> int:
-        """How long the group waits for this member in a rebalance. Version 0 had only one timeout for everything."""
+        """How long a rebalance waits for this member. Version 0 has a single timeout."""
         return self.session_timeout_ms if self.version == 0 else self.rebalance_timeout_ms
 
     @property
     def needs_member_id_first(self) -> bool:
-        """Dynamic members are added on their second request, so that lost answers leave no members behind (KIP-394)."""
+        """Dynamic members join with their second request, so that a lost response leaves no member behind (KIP-394)."""
         return self.version >= _MEMBER_ID_REQUIRED_SINCE and self.instance_id is None
 
     @property
     def can_skip_assignment(self) -> bool:
-        """A returning static leader can be told that there is nothing to assign (KIP-814)."""
+        """Whether the response can tell a returning static leader to skip the assignment (KIP-814)."""
         return self.version >= _SKIPPING_ASSIGNMENT_SINCE
 
 
@@ -79,7 +79,7 @@ class SyncRequest:
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignments: tuple[tuple[str, bytes], ...] = ()
-    """Member ids with their assignments; only the leader's count."""
+    """Member ids with their assignments, from the leader only."""
 
     @property
     def lacks_protocol(self) -> bool:
@@ -88,7 +88,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class LeavingMember:
-    """By member id, or by instance id alone, which is how an administrator removes a static member."""
+    """By member id, or by instance id alone: so an administrator removes a static member."""
 
     member_id: str
     instance_id: str | None = None
@@ -103,7 +103,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """`members` is for the leader alone; everybody else gets none."""
+    """Only the leader receives `members`."""
 
     error: ErrorCode
     member_id: str
@@ -125,7 +125,7 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class LeaveResult:
-    """One of the leaving members, named as the request named it."""
+    """The result for one leaving member, with the ids of the request."""
 
     error: ErrorCode
     member_id: str
@@ -141,13 +141,13 @@ class MemberSnapshot:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     subscription: bytes
-    """What the member said in the protocol that the group chose; what it said in others is not kept."""
+    """The member's metadata for the selected protocol; that of other protocols is not kept."""
     assignment: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """All of a group that outlives its coordinator. It has the fields of Kafka's GroupMetadataValue."""
+    """The durable state of a group, with the fields of Kafka's GroupMetadataValue."""
 
     group_id: str
     protocol_type: str
@@ -156,12 +156,12 @@ class GroupSnapshot:
     protocol_name: str | None
     leader_id: str | None
     state_timestamp_ms: int
-    """When the group came into its state, or -1 where a record of an old version does not say it."""
+    """When the group entered its state; -1 from a record of an old version."""
     members: tuple[MemberSnapshot, ...]
 
 
 class OffsetRetention(Enum):
-    """From when on the retention time of a group's committed offsets counts."""
+    """When the retention time of a group's committed offsets begins."""
 
     KEEP = auto()
     SINCE_COMMIT = auto()
@@ -170,7 +170,7 @@ class OffsetRetention(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """The group as an administrator sees it. Subscriptions are shown only while the group is stable, as Kafka does."""
+    """The group as DescribeGroups returns it. As in Kafka, it has subscriptions only while the group is stable."""
 
     group_id: str
     state: ClassicGroupState
@@ -181,7 +181,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupChanged:
-    """To be made durable before anything that follows in the same list is said."""
+    """The snapshot must be durable before the replies after it are sent."""
 
     snapshot: GroupSnapshot
 

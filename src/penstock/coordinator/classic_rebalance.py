@@ -1,17 +1,18 @@
-"""How a classic group gets from one generation to the next: its state, its deadlines, the answers that wait for them.
+"""Rebalances of a classic group: its state, its generation, its deadlines, and the responses that wait for them.
 
-    Empty -> PreparingRebalance    somebody joins; the first rebalance waits a moment for more to come
-    PreparingRebalance             joins are collected until everybody is there or the rebalance timeout is over
-      -> CompletingRebalance       a new generation; joins are answered; the leader works out the assignment
-      -> Empty                     nobody is left
-    CompletingRebalance -> Stable  the leader's assignment is there; syncs are answered
-    Stable, CompletingRebalance -> PreparingRebalance      a member comes, goes, or changes
-    any -> Dead                    deleted, or no longer coordinated here
+    Empty -> PreparingRebalance    a member joins; the initial rebalance waits for more members
+    PreparingRebalance             collects joins until all members have joined or the rebalance timeout expires
+      -> CompletingRebalance       a new generation: joins are answered, and the leader computes the assignment
+      -> Empty                     no members are left
+    CompletingRebalance -> Stable  the leader has sent the assignment; syncs are answered
+    Stable, CompletingRebalance -> PreparingRebalance      a member joins, leaves or changes its subscription
+    any -> Dead                    the group was deleted or moved to another coordinator
 
-It knows members and answers, but not requests: who may do what is decided in `classic_group.py`.
+It knows members and responses, but not requests: `classic_group.py` decides which of them are allowed.
 
-Invariants: the generation only grows; a token is answered once; after `tick(now_ms)` nothing is due any more. The time
-to wake up is a lower bound (a heartbeat moves a member's deadline but not this), so a tick may find nothing to do.
+Invariants: the generation only grows; a token is answered once; `tick(now_ms)` leaves no deadline before `now_ms`. The
+next deadline is a lower bound (a heartbeat extends a member's deadline, not this one), so a tick may find nothing to
+do.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from operator import itemgetter
 from typing import Final
 
 from penstock.coordinator.classic_member import ClassicMember
+from penstock.coordinator.classic_membership import Membership
 from penstock.coordinator.classic_messages import (
     UNKNOWN_MEMBER,
     ClassicGroupState,
@@ -36,17 +38,16 @@ from penstock.coordinator.classic_messages import (
     SyncReply,
     SyncResult,
 )
-from penstock.coordinator.classic_roster import Roster
 from penstock.protocol.error_codes import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""A new member cannot heartbeat before its first join is answered, and its connection is silent until then. If its
-client is gone, this is when we notice; if it is not, it will try again."""
+"""How long a new member may wait for its first join. It cannot heartbeat before, so this is how a lost client is
+detected; a live client retries."""
 
 
 @dataclass(slots=True)
 class _InitialDelay:
-    """The first rebalance waits in rounds: another one as long as members keep coming, up to their timeout."""
+    """`group.initial.rebalance.delay.ms`: extended while members keep joining, up to their rebalance timeout."""
 
     round_ms: int
     remaining_ms: int
@@ -54,9 +55,9 @@ class _InitialDelay:
 
 
 class Rebalance:
-    def __init__(self, group_id: str, roster: Roster, initial_delay_ms: int) -> None:
+    def __init__(self, group_id: str, membership: Membership, initial_delay_ms: int) -> None:
         self.group_id = group_id
-        self.roster = roster
+        self.membership = membership
         self.state = ClassicGroupState.EMPTY
         self.state_timestamp_ms: int | None = None
         self.generation_id = 0
@@ -68,49 +69,49 @@ class Rebalance:
         self._wake_at_ms: int | None = None
         self._effects: list[Effect] = []
 
-    # What others do to members.
+    # Membership
 
     def add(self, member: ClassicMember, protocol_type: str, token: ReplyToken, now_ms: int) -> None:
         if self._initial is not None:
             self._initial.has_new_member = True
-        self.roster.add(member, protocol_type)
-        self.roster.await_join(member, token)
+        self.membership.add(member, protocol_type)
+        self.membership.await_join(member, token)
         self._expire_at(member, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self.begin_or_go_on(now_ms)
+        self.begin_or_continue(now_ms)
 
-    def promise(self, member_id: str, until_ms: int) -> None:
-        self.roster.promised[member_id] = until_ms
+    def add_pending(self, member_id: str, until_ms: int) -> None:
+        self.membership.pending_members[member_id] = until_ms
         self._wake_by(until_ms)
 
-    def withdraw_promise(self, member_id: str, now_ms: int) -> None:
-        """A rebalance may have waited for nobody else. One that is not under way needs none for this."""
-        del self.roster.promised[member_id]
+    def remove_pending(self, member_id: str, now_ms: int) -> None:
+        """An active rebalance may have waited only for this member; otherwise no rebalance is needed."""
+        del self.membership.pending_members[member_id]
         self.complete_if_all_joined(now_ms)
 
     def remove(self, member: ClassicMember, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
         self.refuse_waiting(member, error, UNKNOWN_MEMBER)
-        self.roster.remove(member)
+        self.membership.remove(member)
 
     def keep_alive(self, member: ClassicMember, now_ms: int) -> None:
         self._expire_at(member, now_ms + member.session_timeout_ms)
 
     def await_join(self, member: ClassicMember, token: ReplyToken) -> None:
-        """An earlier join of the same member is superseded: its client has given it up, or must not rely on it."""
+        """Supersedes an earlier join of the same member, whose client has abandoned it or must not rely on it."""
         self._refuse_join(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-        self.roster.await_join(member, token)
+        self.membership.await_join(member, token)
 
     def await_sync(self, member: ClassicMember, token: ReplyToken) -> None:
         self._refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.sync_token = token
-        member.owes_sync = False
+        member.awaits_sync = False
 
     def refuse_waiting(self, member: ClassicMember, error: ErrorCode, member_id: str) -> None:
         self._refuse_join(member, error, member_id)
         self._refuse_sync(member, error)
 
-    # The phases.
+    # Phases
 
-    def begin_or_go_on(self, now_ms: int) -> None:
+    def begin_or_continue(self, now_ms: int) -> None:
         if self.state is ClassicGroupState.PREPARING_REBALANCE:
             self.complete_if_all_joined(now_ms)
         else:
@@ -120,35 +121,35 @@ class Rebalance:
         is_initial = self.state is ClassicGroupState.EMPTY
         is_unassigned = self.state is ClassicGroupState.COMPLETING_REBALANCE
         self._sync_deadline_ms = None
-        for member in self.roster.members.values():
-            member.owes_sync = False
+        for member in self.membership.members.values():
+            member.awaits_sync = False
             if is_unassigned:
                 member.assignment = b""
             if self._refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS):
                 self.keep_alive(member, now_ms)
         self._enter(ClassicGroupState.PREPARING_REBALANCE, now_ms)
         if is_initial:
-            remaining_ms = max(0, self.roster.rebalance_timeout_ms - self._initial_delay_ms)
+            remaining_ms = max(0, self.membership.rebalance_timeout_ms - self._initial_delay_ms)
             self._initial = _InitialDelay(self._initial_delay_ms, remaining_ms)
             self._wait_for_joins_until(now_ms + self._initial_delay_ms)
-        elif self.roster.all_have_joined:
+        elif self.membership.all_have_joined:
             self._complete_join(now_ms)
         else:
-            self._wait_for_joins_until(now_ms + self.roster.rebalance_timeout_ms)
+            self._wait_for_joins_until(now_ms + self.membership.rebalance_timeout_ms)
 
     def complete_if_all_joined(self, now_ms: int) -> None:
-        """The initial rebalance waits all the same: those who will come cannot be known."""
+        """The initial rebalance always waits for its delay: future members are unknown."""
         is_collecting = self.state is ClassicGroupState.PREPARING_REBALANCE and self._initial is None
-        if is_collecting and self.roster.all_have_joined:
+        if is_collecting and self.membership.all_have_joined:
             self._complete_join(now_ms)
 
     def assign(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
-        """The leader has spoken. Whoever it left out gets an empty assignment."""
+        """The leader's assignment. Members that it omits get an empty one."""
         self._enter(ClassicGroupState.STABLE, now_ms)
-        for member in self.roster.members.values():
+        for member in self.membership.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         self.persist()
-        for member in self.roster.members.values():
+        for member in self.membership.members.values():
             if member.sync_token is not None:
                 token, member.sync_token = member.sync_token, None
                 self.emit(SyncReply(token, self.synced(member)))
@@ -156,60 +157,60 @@ class Rebalance:
 
     def die(self, error: ErrorCode, now_ms: int) -> None:
         self._enter(ClassicGroupState.DEAD, now_ms)
-        for member in self.roster.members.values():
+        for member in self.membership.members.values():
             self.refuse_waiting(member, error, member.member_id)
         self._join_deadline_ms = self._sync_deadline_ms = self._wake_at_ms = None
 
     def _complete_join(self, now_ms: int) -> None:
-        """Dynamic members that did not come are out. Static ones stay until their session is over (KIP-345)."""
+        """Removes dynamic members that did not join. Static ones stay until their session expires (KIP-345)."""
         self._initial = None
         self._join_deadline_ms = None
-        for member in list(self.roster.members.values()):
+        for member in list(self.membership.members.values()):
             if member.join_token is None and member.instance_id is None:
                 self.remove(member)
-        if self.roster.members and not self.roster.elect_joined_leader():
-            # Only absent static members are left. There is nobody to lead until one returns or all have expired.
-            self._wait_for_joins_until(now_ms + self.roster.rebalance_timeout_ms)
+        if self.membership.members and not self.membership.elect_joined_leader():
+            # Only absent static members are left: there is no leader until one returns or all have expired.
+            self._wait_for_joins_until(now_ms + self.membership.rebalance_timeout_ms)
             return
         self.generation_id += 1
-        if not self.roster.members:
+        if not self.membership.members:
             self.protocol_name = None
             self._enter(ClassicGroupState.EMPTY, now_ms)
             self.persist()
             return
-        self.protocol_name = self.roster.select_protocol()
+        self.protocol_name = self.membership.select_protocol()
         self._enter(ClassicGroupState.COMPLETING_REBALANCE, now_ms)
-        for member in self.roster.members.values():
-            token = self.roster.take_join_token(member)
+        for member in self.membership.members.values():
+            token = self.membership.take_join_token(member)
             if token is not None:
                 self.emit(JoinReply(token, self.joined(member)))
             member.is_new = False
-            member.owes_sync = True
+            member.awaits_sync = True
             self.keep_alive(member, now_ms)
-        self._sync_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
+        self._sync_deadline_ms = now_ms + self.membership.rebalance_timeout_ms
         self._wake_by(self._sync_deadline_ms)
 
     def _enter(self, state: ClassicGroupState, now_ms: int) -> None:
         self.state = state
         self.state_timestamp_ms = now_ms
 
-    # What is said.
+    # Responses
 
     def joined(self, member: ClassicMember) -> JoinResult:
-        """The current generation, as a member that has joined it is told."""
-        is_leader = self.roster.is_leader(member)
+        """The current generation, as the response to a member that has joined it."""
+        is_leader = self.membership.is_leader(member)
         return JoinResult(
             error=ErrorCode.NONE,
             member_id=member.member_id,
             generation_id=self.generation_id,
-            protocol_type=self.roster.protocol_type,
+            protocol_type=self.membership.protocol_type,
             protocol_name=self.protocol_name,
-            leader_id=self.roster.leader_id or UNKNOWN_MEMBER,
+            leader_id=self.membership.leader_id or UNKNOWN_MEMBER,
             members=self._all_joined_members() if is_leader else (),
         )
 
     def synced(self, member: ClassicMember) -> SyncResult:
-        return SyncResult(ErrorCode.NONE, self.roster.protocol_type, self.protocol_name, member.assignment)
+        return SyncResult(ErrorCode.NONE, self.membership.protocol_type, self.protocol_name, member.assignment)
 
     def persist(self) -> None:
         self.emit(GroupChanged(self.snapshot()))
@@ -217,12 +218,12 @@ class Rebalance:
     def snapshot(self) -> GroupSnapshot:
         return GroupSnapshot(
             group_id=self.group_id,
-            protocol_type=self.roster.protocol_type or "",
+            protocol_type=self.membership.protocol_type or "",
             generation_id=self.generation_id,
             protocol_name=self.protocol_name,
-            leader_id=self.roster.leader_id,
+            leader_id=self.membership.leader_id,
             state_timestamp_ms=-1 if self.state_timestamp_ms is None else self.state_timestamp_ms,
-            members=tuple(member.snapshot(self.protocol_name) for member in self.roster.members.values()),
+            members=tuple(member.snapshot(self.protocol_name) for member in self.membership.members.values()),
         )
 
     def emit(self, effect: Effect) -> None:
@@ -235,11 +236,11 @@ class Rebalance:
     def _all_joined_members(self) -> tuple[JoinedMember, ...]:
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
-            for member in self.roster.members.values()
+            for member in self.membership.members.values()
         )
 
     def _refuse_join(self, member: ClassicMember, error: ErrorCode, member_id: str) -> None:
-        token = self.roster.take_join_token(member)
+        token = self.membership.take_join_token(member)
         if token is not None:
             self.emit(JoinReply(token, JoinResult(error, member_id)))
 
@@ -249,14 +250,14 @@ class Rebalance:
             self.emit(SyncReply(token, SyncResult(error)))
         return token is not None
 
-    # Time.
+    # Deadlines
 
     def next_deadline_ms(self) -> int | None:
         return self._wake_at_ms
 
     def tick(self, now_ms: int) -> None:
         while self._wake_at_ms is not None and self._wake_at_ms <= now_ms:
-            # Each looks again whether it is still due: what came before may have changed that.
+            # Each checks again whether it is still due: an earlier one may have changed that.
             for _, expire in sorted(self._due(now_ms), key=itemgetter(0)):
                 expire(now_ms)
             self._wake_at_ms = min((deadline_ms for deadline_ms, _ in self._deadlines()), default=None)
@@ -267,12 +268,12 @@ class Rebalance:
     def _deadlines(self) -> Iterator[tuple[int, Callable[[int], None]]]:
         if self.state is ClassicGroupState.DEAD:
             return
-        for member in self.roster.members.values():
+        for member in self.membership.members.values():
             deadline_ms = member.session_deadline_ms
             if deadline_ms is not None:
                 yield deadline_ms, partial(self._expire_session, member)
-        for member_id, until_ms in self.roster.promised.items():
-            yield until_ms, partial(self.withdraw_promise, member_id)
+        for member_id, until_ms in self.membership.pending_members.items():
+            yield until_ms, partial(self.remove_pending, member_id)
         if self._join_deadline_ms is not None:
             yield self._join_deadline_ms, self._expire_join
         if self._sync_deadline_ms is not None:
@@ -280,9 +281,9 @@ class Rebalance:
 
     def _expire_session(self, member: ClassicMember, now_ms: int) -> None:
         deadline_ms = member.session_deadline_ms
-        if member.member_id in self.roster.members and deadline_ms is not None and deadline_ms <= now_ms:
+        if member.member_id in self.membership.members and deadline_ms is not None and deadline_ms <= now_ms:
             self.remove(member)
-            self.begin_or_go_on(now_ms)
+            self.begin_or_continue(now_ms)
 
     def _expire_join(self, now_ms: int) -> None:
         if self._join_deadline_ms is None or self._join_deadline_ms > now_ms:
@@ -297,11 +298,11 @@ class Rebalance:
             self._complete_join(now_ms)
 
     def _expire_sync(self, now_ms: int) -> None:
-        """Members that know of the generation and do not ask for their assignment will not work on it either."""
+        """Removes members that received the generation and did not request their assignment."""
         if self._sync_deadline_ms is None or self._sync_deadline_ms > now_ms:
             return
         self._sync_deadline_ms = None
-        missing = [member for member in self.roster.members.values() if member.owes_sync]
+        missing = [member for member in self.membership.members.values() if member.awaits_sync]
         for member in missing:
             self.remove(member)
         if missing:

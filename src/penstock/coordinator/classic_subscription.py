@@ -1,7 +1,7 @@
-"""Which topics the members of a classic group of consumers read: the one thing we read in what they tell their leader.
+"""The subscribed topics of a classic group's consumers: the only part of their subscriptions that the broker decodes.
 
-Everything else that members say to each other is theirs alone. Kafka promises that every version of a subscription
-begins as version 0 does, so that is all we know of it.
+Everything else in a subscription is opaque. Kafka guarantees that every version of it begins like version 0, which is
+all that is read here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VERSION_BYTES: Final = 2
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics that are named, or None if one of the subscriptions is not what it should be."""
+    """The topics of all subscriptions, or None if one of them cannot be decoded."""
     read = reader(ConsumerProtocolSubscription, 0)
     topics: set[str] = set()
     for subscription in subscriptions:

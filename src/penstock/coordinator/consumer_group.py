@@ -1,14 +1,13 @@
-"""A group of the newer consumer protocol (KIP-848), in which the broker decides and members follow one by one.
+"""A group of the consumer protocol (KIP-848): the broker assigns, and members reconcile one by one.
 
-Owns: membership, epochs and their fencing, the target assignment and each member's way to it, sessions and the time
-that a member has to give up partitions.
-Must never know: sockets, timers, records. It is told the time, and returns what must be written.
+Owns: membership, epochs and fencing, the target assignment and its reconciliation, session and rebalance timeouts.
+Must never know: sockets, timers, records. The time is an argument, and changes to write are return values.
 
-The group epoch moves when members, subscriptions or subscribed topics change; the next heartbeat of anyone computes a
-target assignment for it; each member's own heartbeats lead it there (`reconciliation.py`).
+The group epoch is bumped when members, subscriptions or subscribed topics change. The next heartbeat of any member
+computes a target assignment for it, and each member's heartbeats reconcile the member with it (`reconciliation.py`).
 
-Invariant: a partition is never handed to a member while another has it or has not said that it gave it up, unless the
-other has left, has been silent for a session, or has not given it up within its own rebalance timeout.
+Invariant: a partition is assigned to a member only when no other member holds it or has yet to release it, unless that
+member has left, its session has expired, or it did not release the partition within its rebalance timeout.
 Invariant: a call that raises changes nothing.
 """
 
@@ -51,7 +50,7 @@ from penstock.coordinator.topic_partitions import TopicCatalogue, by_topic
 from penstock.core.ids import TopicIdPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
-_EPOCH_ONLY_COMMITS_SINCE: Final = 9  # OffsetCommit: what came before has generations, and no word for a stale epoch
+_EPOCH_ONLY_COMMITS_SINCE: Final = 9  # OffsetCommit: earlier versions have no error code for a stale epoch
 
 
 class ConsumerGroup:
@@ -73,7 +72,7 @@ class ConsumerGroup:
         changes: Iterable[ConsumerGroupChange],
         now_ms: int,
     ) -> ConsumerGroup:
-        """The group that wrote `changes`, the last of each key in any order. Every member's time begins anew."""
+        """The group of these changes: the last one of each key, in any order. All timeouts start from now."""
         group = cls(group_id, settings, catalogue)
         group._state.restore(changes)
         group._topics_may_have_changed = True
@@ -85,9 +84,9 @@ class ConsumerGroup:
     # Heartbeats
 
     def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> tuple[HeartbeatResult, list[ConsumerGroupChange]]:
-        """The answer, and what to write before it is given. Raises BrokerError.
+        """The response, and the changes to write before it is sent. Raises BrokerError.
 
-        `check_heartbeat` has been asked before, and a member that wants to be named has been given an id of chance.
+        The caller has called `check_heartbeat`, and has generated a member id where the request has none.
         """
         if heartbeat.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(heartbeat)
@@ -122,7 +121,7 @@ class ConsumerGroup:
         return result, self._take_unwritten()
 
     def _identify(self, heartbeat: Heartbeat) -> str:
-        """The id under which the member is known: its own, or that of the static member whose place it takes."""
+        """The known member id: its own, or that of the static member that it replaces."""
         member_id, instance_id = heartbeat.member_id, heartbeat.instance_id
         static_id = self._state.static_members.get(instance_id) if instance_id is not None else None
         if heartbeat.member_epoch != JOIN_EPOCH:
@@ -130,8 +129,8 @@ class ConsumerGroup:
             self._check_epoch(heartbeat)
             return member_id
         if static_id is not None and static_id != member_id:
-            # Kafka also refuses the same member that joins again, for instance because the answer to its join was
-            # lost. It cannot be told apart from itself, so it is welcome here.
+            # Kafka also refuses the same member when it joins again, for instance because the response to its join was
+            # lost. Accepting it is safe.
             if self._state.current(static_id).member_epoch != STATIC_LEAVE_EPOCH:
                 raise BrokerError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -141,7 +140,7 @@ class ConsumerGroup:
         if member_id not in self._state.members and len(self._state.members) >= self.settings.max_size:
             raise BrokerError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The group {self.group_id!r} is full: it may have {self.settings.max_size} members.",
+                f"The group {self.group_id!r} is full: at most {self.settings.max_size} members are allowed.",
             )
         return member_id
 
@@ -153,7 +152,7 @@ class ConsumerGroup:
             if static_id != member_id:
                 raise BrokerError(
                     ErrorCode.FENCED_INSTANCE_ID,
-                    f"The instance id {instance_id!r} belongs to another member of the group {self.group_id!r} now.",
+                    f"The instance id {instance_id!r} now belongs to another member of the group {self.group_id!r}.",
                 )
         elif member_id not in self._state.members:
             raise self._unknown_member(f"id {member_id!r}")
@@ -162,9 +161,9 @@ class ConsumerGroup:
         return BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"The group {self.group_id!r} has no member with the {who}.")
 
     def _check_epoch(self, heartbeat: Heartbeat) -> None:
-        """A member may be one epoch behind if the answer that told it of the new one was lost.
+        """A member may be one epoch behind if the response with the new epoch was lost.
 
-        It is then known by owning nothing that it is not supposed to.
+        It is accepted if it owns only partitions that are assigned to it.
         """
         current = self._state.current(heartbeat.member_id)
         epoch, owned = heartbeat.member_epoch, heartbeat.owned_partitions
@@ -175,15 +174,15 @@ class ConsumerGroup:
             raise BrokerError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 f"The member is at epoch {epoch}, the group has it at epoch {current.member_epoch}. "
-                "It must give up its partitions and join again.",
+                "It must release its partitions and rejoin.",
             )
 
     def _take_over(self, earlier_id: str, metadata: MemberMetadata) -> None:
-        """A static member is back, usually under a new member id: it inherits what the earlier one left."""
+        """A static member returns, usually under a new member id, and inherits the assignment of the former one."""
         current = replace(self._state.current(earlier_id), member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH)
         if earlier_id != metadata.member_id:
             target = self._state.target_of(earlier_id)
-            self._forget(earlier_id)
+            self._remove_member(earlier_id)
             self._change(TargetAssignmentChanged(metadata.member_id, target))
         self._change(MemberMetadataChanged(metadata.member_id, metadata))
         self._change(CurrentAssignmentChanged(metadata.member_id, current))
@@ -200,10 +199,10 @@ class ConsumerGroup:
         return HeartbeatResult(member_id, heartbeat.member_epoch), self._take_unwritten()
 
     def _expect_back(self, member_id: str) -> None:
-        """A static member closes but keeps its place until its session ends.
+        """A static member leaves temporarily and keeps its assignment until its session expires.
 
-        It gives up what it had to. What stays assigned is marked as from the beginning, so that whoever comes back may
-        commit for it under any epoch.
+        Its pending revocations are complete. Its partitions get assignment epoch 0, so that the returning member may
+        commit for them under any epoch.
         """
         current = self._state.current(member_id)
         left = replace(
@@ -217,13 +216,13 @@ class ConsumerGroup:
 
     def _remove(self, member_ids: Iterable[str]) -> None:
         for member_id in member_ids:
-            self._forget(member_id)
+            self._remove_member(member_id)
         self._advance_group_epoch(subscription_changed=True)
 
-    def _forget(self, member_id: str) -> None:
+    def _remove_member(self, member_id: str) -> None:
         for change in member_removed(member_id):
             self._change(change)
-        self._deadlines.forget(member_id)
+        self._deadlines.remove(member_id)
 
     # Epochs and assignments
 
@@ -231,7 +230,7 @@ class ConsumerGroup:
         if not (subscription_changed or self._topics_may_have_changed):
             return
         self._topics_may_have_changed = False
-        self._subscriptions.forget_unused(self._state.members.values())
+        self._subscriptions.drop_unused(self._state.members.values())
         metadata_hash = self._subscriptions.metadata_hash(self._state.members.values())
         if subscription_changed or metadata_hash != self._state.group.metadata_hash:
             self._change(GroupEpochChanged(GroupEpoch(self._state.group.epoch + 1, metadata_hash)))
@@ -255,7 +254,7 @@ class ConsumerGroup:
         self._change(TargetEpochChanged(TargetEpoch(self._state.group.epoch, now_ms)))
 
     def _assignor_name(self) -> str:
-        """The one that most members ask for; among equals, and if nobody asks, the first of the settings."""
+        """The assignor that most members request; on a tie, or without requests, the first of the settings."""
         wishes = [metadata.server_assignor for metadata in self._state.members.values()]
         return max(self.settings.assignors, key=wishes.count)
 
@@ -287,23 +286,23 @@ class ConsumerGroup:
             self._deadlines.end_revocation(member_id)
 
     def topics_changed(self, catalogue: TopicCatalogue) -> None:
-        """To be told of the cluster's topics whenever any changes. The next heartbeat looks whether it concerns us."""
+        """The cluster's topics have changed. The next heartbeat checks whether subscribed topics are among them."""
         self._subscriptions.replace_catalogue(catalogue)
         self._topics_may_have_changed = True
 
-    # Time
+    # Deadlines
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` is next due. Nothing falls due before; after a heartbeat, nothing may fall due then either."""
+        """When to call `tick`: never too late, but possibly too early, because heartbeats extend sessions."""
         return self._deadlines.next_ms()
 
     def tick(self, now_ms: int) -> list[ConsumerGroupChange]:
-        """Removes the members whose session has ended, or whose time to give up partitions has."""
+        """Removes the members whose session or rebalance timeout has expired."""
         if expired := self._deadlines.expired(now_ms):
             self._remove(expired)
         return self._take_unwritten()
 
-    # What others ask
+    # Queries
 
     @property
     def is_empty(self) -> bool:
@@ -319,14 +318,14 @@ class ConsumerGroup:
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, member_epoch: int, *, api_version: int, transactional: bool
     ) -> frozenset[TopicIdPartition] | None:
-        """None if the member may commit any offset, else the partitions for which it may (KIP-1251).
+        """None if the member may commit all offsets, else the partitions for which it may (KIP-1251).
 
-        For the others the answer is STALE_MEMBER_EPOCH. Raises BrokerError where nothing may be committed.
+        The others fail with STALE_MEMBER_EPOCH. Raises BrokerError if no commit is allowed.
         """
         if member_epoch < 0 and self.is_empty:
-            return None  # an administrator, who is not a member
+            return None  # an administrator, not a member
         if transactional and member_epoch == LEAVE_EPOCH and not member_id and instance_id is None:
-            return None  # a producer that does not say for whom it commits
+            return None  # a transactional producer that does not identify a member
         self._check_known(member_id, None)
         if not transactional and api_version < _EPOCH_ONLY_COMMITS_SINCE:
             raise BrokerError(
@@ -342,7 +341,7 @@ class ConsumerGroup:
         return frozenset(partition for partition, since_epoch in held.items() if since_epoch <= member_epoch)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raises BrokerError. Who gives neither id nor epoch is not a member, and may read."""
+        """Raises BrokerError. A request without id and epoch does not come from a member and is allowed."""
         if member_id is None and member_epoch < 0:
             return
         self._check_known(member_id or "", None)
@@ -359,7 +358,7 @@ class ConsumerGroup:
         return described_group(self.group_id, self._state, self._assignor_name(), self._subscriptions.topic_names())
 
     def delete(self) -> list[ConsumerGroupChange]:
-        """What removes the group from the log. Raises BrokerError(NON_EMPTY_GROUP) while it has members."""
+        """The tombstones of the group. Raises BrokerError(NON_EMPTY_GROUP) while it has members."""
         if not self.is_empty:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP, f"The group {self.group_id!r} has members.")
         return [TargetEpochChanged(None), GroupEpochChanged(None)]

@@ -1,7 +1,7 @@
-"""What a group of the newer protocol (KIP-848) consists of, and the changes to it that must reach the log.
+"""The durable state of a consumer group (KIP-848), and the changes to it that are written to the log.
 
-Each change stands for exactly one record of `__consumer_offsets`: its key, and its value or None for a tombstone. A
-group is restored from the last change of each key, in any order.
+Each change is exactly one record of `__consumer_offsets`: its key, and its value or None for a tombstone. A group is
+restored from the last change of each key, in any order.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from penstock.core.ids import TopicIdPartition
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""The epoch of a static member that left and is expected back before its session ends."""
+"""The epoch of a static member that left temporarily and may return before its session expires."""
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target; the numbers are those of Kafka's records."""
+    """The reconciliation state of a member; the numbers are those of Kafka's records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It must give up partitions before it may go on."""
+    """It must revoke partitions before it advances to the target epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given up yet."""
+    """It waits for partitions that other members have not released yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberMetadata:
-    """What a member said about itself."""
+    """What a member declared in its heartbeats."""
 
     member_id: str
     instance_id: str | None = None
@@ -44,7 +44,7 @@ class MemberMetadata:
     server_assignor: str | None = None
 
     def subscribes_like(self, other: MemberMetadata) -> bool:
-        """An empty pattern is none: it is how a client takes its pattern back."""
+        """An empty pattern equals no pattern: clients send it to remove theirs."""
         return self.subscribed_topic_names == other.subscribed_topic_names and (
             self.subscribed_topic_regex or None
         ) == (other.subscribed_topic_regex or None)
@@ -52,10 +52,10 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """Where a member stands. Partitions come with the epoch in which the member got them (KIP-1251).
+    """A member's current assignment. Each partition has the epoch in which it was assigned (KIP-1251).
 
-    `assigned` is what the member has been told it may use. `pending_revocation` is what it has been told to give up and
-    has not been seen to: nobody else may have these either.
+    `assigned` partitions are the member's to use. `pending_revocation` are partitions that it must release and has not
+    reported as released: no other member may have them.
     """
 
     member_epoch: int = JOIN_EPOCH
@@ -69,7 +69,7 @@ class CurrentAssignment:
 class GroupEpoch:
     epoch: int
     metadata_hash: int
-    """Of the subscribed topics as they were when the epoch began."""
+    """The hash of the subscribed topics when the epoch began."""
 
 
 @dataclass(frozen=True, slots=True)

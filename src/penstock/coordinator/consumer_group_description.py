@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe tells of a group. Topics come with their names; deleted ones are left out, as in Kafka."""
+"""A group as ConsumerGroupDescribe returns it. Topics have names; deleted ones are left out, as in Kafka."""
 
 from __future__ import annotations
 

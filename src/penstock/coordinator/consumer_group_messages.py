@@ -1,6 +1,6 @@
-"""What ConsumerGroupHeartbeat says and is answered: plain values, no wire format.
+"""ConsumerGroupHeartbeat requests and responses as plain values.
 
-Owns: the rules that a heartbeat must keep whatever the state of its group, and what its omissions stand for.
+Owns: the validation that does not depend on the group's state, and the meaning of omitted fields.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ NOT_GIVEN_MS: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupSettings:
-    """The broker's `group.consumer.*`."""
+    """The broker's `group.consumer.*` settings."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
-    """Names out of `assignors.ASSIGNORS`. The first is taken where no member asks for one."""
+    """Names from `assignors.ASSIGNORS`. The first is the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """One ConsumerGroupHeartbeat request. None (-1 for the timeout) means: as in the heartbeat before."""
+    """One ConsumerGroupHeartbeat request. None (-1 for the timeout) means unchanged since the last heartbeat."""
 
     group_id: str
     member_id: str
@@ -46,7 +46,7 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether everything is there that a client repeats when it cannot know what the broker last heard or said."""
+        """Whether it has all fields, as a client sends them after an error or a lost response."""
         return self.member_epoch == JOIN_EPOCH or (
             self.rebalance_timeout_ms != NOT_GIVEN_MS
             and (self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None)
@@ -55,7 +55,7 @@ class Heartbeat:
 
     @property
     def describes_member(self) -> bool:
-        """Whether it says anything of the member itself. Nearly every heartbeat is only a sign of life."""
+        """Whether it has any metadata of the member. Most heartbeats have none."""
         return (
             self.subscribed_topic_names is not None
             or self.subscribed_topic_regex is not None
@@ -72,13 +72,13 @@ class HeartbeatResult:
     member_epoch: int
     heartbeat_interval_ms: int = 0
     assignment: PartitionsByTopic | None = None
-    """What the member may use from now on; None where the member knows already."""
+    """The member's new assignment; None if it is unchanged."""
 
 
 def check_heartbeat(heartbeat: Heartbeat, api_version: int, settings: ConsumerGroupSettings) -> None:
-    """Raises BrokerError for a request that is wrong by itself. To be asked before the group is looked up.
+    """Raises BrokerError for an invalid request. Call it before the group is looked up.
 
-    Since version 1 a client names itself (KIP-1082); before, an empty member id asks the broker for one.
+    Since version 1 clients generate their member id (KIP-1082); before, an empty id requests one from the broker.
     """
     joins = heartbeat.member_epoch == JOIN_EPOCH
     names_itself = api_version >= 1 or heartbeat.member_epoch > JOIN_EPOCH or heartbeat.member_epoch == LEAVE_EPOCH
@@ -100,18 +100,18 @@ def check_heartbeat(heartbeat: Heartbeat, api_version: int, settings: ConsumerGr
     elif heartbeat.member_epoch == STATIC_LEAVE_EPOCH and heartbeat.instance_id is None:
         wrong = "Only a member with an instance id can leave for a while."
     elif heartbeat.member_epoch < STATIC_LEAVE_EPOCH:
-        wrong = f"There is no member epoch {heartbeat.member_epoch}."
+        wrong = f"The member epoch {heartbeat.member_epoch} is not valid."
     if wrong is not None:
         raise BrokerError(ErrorCode.INVALID_REQUEST, wrong)
     if heartbeat.server_assignor is not None and heartbeat.server_assignor not in settings.assignors:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"There is no assignor {heartbeat.server_assignor!r}; there are: {', '.join(settings.assignors)}.",
+            f"The assignor {heartbeat.server_assignor!r} is not supported; use one of {', '.join(settings.assignors)}.",
         )
 
 
 def updated_metadata(before: MemberMetadata | None, heartbeat: Heartbeat) -> MemberMetadata:
-    """What is known of a member after a heartbeat, which names only what is new: `before` itself if that is nothing."""
+    """The member's metadata after a heartbeat, which contains only changes; `before` itself if there are none."""
     known = before or MemberMetadata(heartbeat.member_id)
     is_same_client = (known.member_id, known.client_id, known.client_host) == (
         heartbeat.member_id,

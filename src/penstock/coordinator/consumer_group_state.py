@@ -1,10 +1,10 @@
-"""The part of a group of the newer protocol that is in the log: epochs, members, what they shall own and what they own.
+"""The state of a consumer group that is in the log: epochs, members, target and current assignments.
 
-Owns: applying a change. It is the only way that this state changes, both while the group lives and when it is restored,
-so that memory and log cannot come to mean different things.
+Owns: applying a change. This is the only way to change the state, at run time and at restore, so that memory and log
+cannot diverge.
 Must never know: time, and why a change is made.
 
-Invariant: `owners` names for every partition the one member that has it or has not given it up.
+Invariant: `owners` maps every partition to the one member that holds it or has not released it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ConsumerGroupState:
         return GroupPhase.STABLE if arrived else GroupPhase.RECONCILING
 
     def restore(self, changes: Iterable[ConsumerGroupChange]) -> None:
-        """Applies what was read from the log, in any order; what concerns nobody who is still a member is left out."""
+        """Applies the changes of the log, in any order; skips those of former members."""
         of_members: list[TargetAssignmentChanged | CurrentAssignmentChanged] = []
         for change in changes:
             if isinstance(change, TargetAssignmentChanged | CurrentAssignmentChanged):

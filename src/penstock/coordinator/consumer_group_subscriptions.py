@@ -1,7 +1,6 @@
-"""Which topics the members of a group subscribe to: names and patterns, resolved against the cluster's topics.
+"""Resolves the subscriptions of a group's members, names and patterns, against the cluster's topics.
 
-Owns: compiled patterns, what each distinct subscription resolved to until the topics change, and the hash that tells
-whether they did.
+Owns: compiled patterns, the resolved topics of each distinct subscription until topics change, and their hash.
 Must never know: epochs and assignments.
 """
 
@@ -41,7 +40,7 @@ class Subscriptions:
         if text not in self._patterns:
             self._patterns[text] = TopicPattern(text)
 
-    def forget_unused(self, members: Iterable[MemberMetadata]) -> None:
+    def drop_unused(self, members: Iterable[MemberMetadata]) -> None:
         used = {_subscription_of(member) for member in members}
         self._resolved = {key: resolved for key, resolved in self._resolved.items() if key in used}
         used_patterns = {pattern for _, pattern in used}
@@ -63,14 +62,14 @@ class Subscriptions:
         return set().union(*(self.resolve(member).topics for member in one_of_each.values()))
 
     def include(self, topic_name: str, members: Iterable[MemberMetadata]) -> bool:
-        """Whether anyone subscribes to a topic of this name, be it there or not."""
+        """Whether any member subscribes to a topic of this name, existing or not."""
         members = list(members)
         return any(topic_name in member.subscribed_topic_names for member in members) or any(
             topic.name == topic_name for topic in self.subscribed_topics(members)
         )
 
     def metadata_hash(self, members: Iterable[MemberMetadata]) -> int:
-        """A signed 64-bit hash of the subscribed topics: while it stays the same, so may the assignment."""
+        """A signed 64-bit hash of the subscribed topics. The assignment stays valid while it is the same."""
         topics = self.subscribed_topics(members)
         if not topics:
             return 0
@@ -86,7 +85,7 @@ class Subscriptions:
         try:
             self.check_pattern(text)
         except BrokerError:
-            return []  # a pattern in the log that another implementation accepted: its member must not harm the others
+            return []  # another implementation accepted this pattern; it must not affect the other members
         pattern = self._patterns[text]
         return [name for name in self._catalogue if pattern.matches(name)]
 

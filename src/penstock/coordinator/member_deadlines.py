@@ -1,7 +1,7 @@
-"""When members run out of time: a session for each, and a time to give up partitions for some.
+"""Deadlines of group members: the session timeout of each, and the rebalance timeout of those that must revoke.
 
-Heartbeats push sessions back all the time, so the next deadline is kept as a bound from below: it never comes too late,
-may come too early, and is made exact whenever it comes. A heartbeat costs the same however many members there are.
+Every heartbeat extends a session, so the next deadline is a lower bound: it is never late, may be early, and becomes
+exact when it is reached. The cost of a heartbeat does not depend on the number of members.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MemberDeadlines:
     def end_revocation(self, member_id: str) -> None:
         self._revocations.pop(member_id, None)
 
-    def forget(self, member_id: str) -> None:
+    def remove(self, member_id: str) -> None:
         self._sessions.pop(member_id, None)
         self._revocations.pop(member_id, None)
         if not self._sessions:
@@ -34,9 +34,9 @@ class MemberDeadlines:
         return self._next_ms
 
     def expired(self, now_ms: int) -> list[str]:
-        """The members whose session or whose time to give up partitions has ended, in the order of their ids.
+        """The members whose session or rebalance timeout has expired, sorted by member id.
 
-        The caller is expected to forget them: they do not count for the next deadline.
+        The caller must remove them: they no longer count for the next deadline.
         """
         if self._next_ms is None or now_ms < self._next_ms:
             return []

@@ -1,12 +1,12 @@
 """Committed offsets of the groups of one partition of `__consumer_offsets`.
 
-Owns: what each group has committed, what open transactions will commit, when an offset is too old to be kept, and the
-records that say all of it. Must never know: members, requests, clocks. Who may commit is decided before.
+Owns: the committed offsets of each group, the pending offsets of open transactions, expiration, and the records of all
+of these. Must never know: members, requests, clocks. The caller decides who may commit.
 
-A transaction's offsets wait apart until its marker. Then they count unless the group has committed the same partition
-since: the log's order decides, and a sequence number per commit remembers it.
+Offsets of a transaction are pending until its marker. Then they apply, unless the group has committed the same
+partition since: the order in the log decides, and a sequence number per commit records it.
 
-Invariant: replaying the records in their order, and the markers between them, gives the same state.
+Invariant: replaying the records and markers in log order gives the same state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_TOPIC_ID: Final = bytes(16)
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """One commit. `expire_timestamp_ms` is set only by clients that named a retention time of their own."""
+    """One committed offset. `expire_timestamp_ms` is set only by old clients that send a retention time."""
 
     offset: int
     leader_epoch: int
@@ -38,9 +38,9 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRule:
-    """From when the age of a group's offsets counts: from the commit, or from the moment the last member left.
+    """When the retention of a group's offsets begins: at the commit, or when the last member left.
 
-    Offsets of topics that the group is reading are kept, however old.
+    Offsets of topics that the group subscribes to do not expire.
     """
 
     empty_since_ms: int | None = None
@@ -65,14 +65,14 @@ _NOTHING: Final[Mapping[TopicPartition, _Commit]] = MappingProxyType({})
 
 
 class Offsets:
-    """Every method that changes something returns the records that must be appended for it, in that order."""
+    """Every method that changes the state returns the records to append, in order."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, _GroupOffsets] = {}
         self._open: dict[int, dict[str, _GroupOffsets]] = {}  # by producer id, then by group
         self._next_sequence = 0
 
-    # Asking
+    # Queries
 
     def fetch(self, group: str, partition: TopicPartition) -> CommittedOffset | None:
         commit = self._by_group.get(group, _NOTHING).get(partition)
@@ -82,11 +82,11 @@ class Offsets:
         return {partition: commit.committed for partition, commit in self._by_group.get(group, _NOTHING).items()}
 
     def is_unstable(self, group: str, partition: TopicPartition) -> bool:
-        """Whether an open transaction may yet change what `fetch` says (KIP-447)."""
+        """Whether an open transaction has a pending offset of the partition (KIP-447)."""
         return any(partition in groups.get(group, _NOTHING) for groups in self._open.values())
 
     def knows(self, group: str) -> bool:
-        """Whether the group has offsets, committed or in an open transaction."""
+        """Whether the group has committed or pending offsets."""
         return group in self._by_group or any(group in groups for groups in self._open.values())
 
     def groups(self) -> set[str]:
@@ -101,12 +101,12 @@ class Offsets:
     def commit_in_transaction(
         self, producer_id: int, group: str, partition: TopicPartition, committed: CommittedOffset
     ) -> CoordinatorRecord:
-        """The record belongs into a transactional batch of the producer."""
+        """The record must be part of a transactional batch of the producer."""
         self._put(self._open.setdefault(producer_id, {}).setdefault(group, {}), partition, committed)
         return _record(group, partition, committed)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The transaction's marker is in the log: its offsets count from now on, or never did."""
+        """The transaction's marker is in the log: its pending offsets are applied or discarded."""
         for group, pending in self._open.pop(producer_id, {}).items():
             if not committed:
                 continue
@@ -116,13 +116,13 @@ class Offsets:
                 if known is None or known.sequence < commit.sequence:
                     offsets[partition] = commit
 
-    # Forgetting
+    # Deletion
 
     def delete(self, group: str, partitions: Iterable[TopicPartition]) -> list[CoordinatorRecord]:
-        """Forgets these partitions, also where a transaction is about to commit them; unknown ones are passed over."""
+        """Deletes the offsets of these partitions, pending ones too; partitions without an offset are skipped."""
         records: list[CoordinatorRecord] = []
         for partition in partitions:
-            if self._forget(group, partition):
+            if self._remove(group, partition):
                 records.append(OFFSET_COMMIT.tombstone(_key(group, partition)))
         return records
 
@@ -133,7 +133,7 @@ class Offsets:
         return self.delete(group, dict.fromkeys(known))
 
     def delete_where(self, is_gone: Callable[[str, bytes], bool]) -> list[CoordinatorRecord]:
-        """Forgets the offsets of topics, told apart by name and id, that are gone."""
+        """Deletes the offsets of deleted topics, identified by name and id."""
         records: list[CoordinatorRecord] = []
         for group in self.groups():
             tables = [self._by_group.get(group, _NOTHING)]
@@ -148,7 +148,7 @@ class Offsets:
         return records
 
     def expire(self, group: str, rule: ExpiryRule, now_ms: int, retention_ms: int) -> list[CoordinatorRecord]:
-        """Forgets what is too old. What an open transaction is about to renew stays."""
+        """Deletes expired offsets, except those for which a transaction is pending."""
         expired = [
             partition
             for partition, commit in self._by_group.get(group, _NOTHING).items()
@@ -160,10 +160,10 @@ class Offsets:
     # Loading
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int | None) -> None:
-        """A record as the log has it; `producer_id` is that of its transactional batch."""
+        """Applies a record of the log; `producer_id` is that of its transactional batch."""
         partition = TopicPartition(key.topic, key.partition)
         if value is None:
-            self._forget(key.group, partition)
+            self._remove(key.group, partition)
             return
         committed = CommittedOffset(
             value.offset,
@@ -180,8 +180,8 @@ class Offsets:
         table[partition] = _Commit(self._next_sequence, committed)
         self._next_sequence += 1
 
-    def _forget(self, group: str, partition: TopicPartition) -> bool:
-        """Nothing is left behind of a group without offsets: absent and empty must not differ."""
+    def _remove(self, group: str, partition: TopicPartition) -> bool:
+        """Also removes the group when no offset is left: absent and empty must not differ."""
         found = _remove(self._by_group, group, partition)
         for producer_id in tuple(self._open):
             groups = self._open[producer_id]
@@ -204,7 +204,7 @@ def _key(group: str, partition: TopicPartition) -> OffsetCommitKey:
     return OffsetCommitKey(group=group, topic=partition.topic, partition=partition.partition)
 
 
-# Only one version of the value has a time of expiry, and it has neither a leader epoch nor a topic's id.
+# Only version 1 of the value has an expiration time, and it has neither leader epoch nor topic id.
 _WITH_TOPIC_ID: Final = 4
 _WITH_EXPIRY: Final = 1
 

@@ -1,11 +1,11 @@
-"""One member's way from what it has to what it shall have (KIP-848): give up first, then take what is free.
+"""Reconciles a member's current assignment with its target (KIP-848): first revoke, then assign free partitions.
 
-Owns: the three member states and when one follows another.
-Must never know: other members; who holds a partition is a question put to the group.
+Owns: the three member states and their transitions.
+Must never know: other members; `is_taken` tells who holds a partition.
 
-Invariant: a partition leaves `assigned` and `pending_revocation` together only after the member itself has said that it
-does not own it, so that the group may hand on whatever neither names.
-Invariant: the member epoch moves to the target's only once nothing is left to give up.
+Invariant: a partition leaves both `assigned` and `pending_revocation` only after the member has reported that it does
+not own it. So the group may assign any partition that no member has in either of them.
+Invariant: the member epoch advances to the target epoch only when nothing is left to revoke.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def reconcile(
     owned: frozenset[TopicIdPartition] | None,
     is_taken: Callable[[TopicIdPartition], bool],
 ) -> CurrentAssignment:
-    """The member's next step, which may be none.
+    """The member's next assignment, or the same one.
 
-    `owned` is what the member reports, None if it reports nothing new. `is_taken` tells whether another member holds a
-    partition or has not given it up yet.
+    `owned` is what the member reports, None if it reports no change. `is_taken` tells whether another member holds a
+    partition or has not released it yet.
     """
     if current.state is MemberState.STABLE and current.member_epoch == target_epoch:
         return current
@@ -43,7 +43,7 @@ def reconcile(
     free = {partition: target_epoch for partition in wanted if not is_taken(partition)}
     return CurrentAssignment(
         target_epoch,
-        # An epoch whose answer was lost must stay known for as long as the member has not been told another one.
+        # A member that missed the response with its epoch stays valid until it receives a later one.
         current.previous_member_epoch if current.member_epoch == target_epoch else current.member_epoch,
         MemberState.STABLE if len(free) == len(wanted) else MemberState.UNRELEASED_PARTITIONS,
         kept | free,
@@ -51,5 +51,5 @@ def reconcile(
 
 
 def _still_owns(owned: frozenset[TopicIdPartition] | None, partitions: Mapping[TopicIdPartition, int]) -> bool:
-    """A member that reports nothing owns what it owned."""
+    """A member that reports nothing still owns its partitions."""
     return bool(partitions) and (owned is None or not owned.isdisjoint(partitions))

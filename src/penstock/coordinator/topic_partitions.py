@@ -1,7 +1,7 @@
-"""Topics and partitions as groups see them: a partition by its topic's id, a topic by what an assignment needs of it.
+"""Topics and partitions of consumer groups: a partition by topic id, and of a topic what an assignment needs.
 
-Partitions are kept flat, as sets of `TopicIdPartition`, because that is what reconciling compares; messages and records
-list them by topic, which is what `by_topic` is for.
+Groups keep partitions as flat sets of `TopicIdPartition`, which reconciliation compares. Messages and records list them
+by topic: see `by_topic`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Topic:
 
 
 TopicCatalogue: TypeAlias = Mapping[str, Topic]
-"""The topics of the cluster by name."""
+"""The topics of the cluster, by name."""
 
 PartitionsByTopic: TypeAlias = tuple[tuple[bytes, tuple[int, ...]], ...]
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> PartitionsByTopic:
-    """One entry per topic, topics and partitions in order."""
+    """One entry per topic; topics and partitions are sorted."""
     grouped: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(partitions):
         grouped.setdefault(topic_id, []).append(partition)

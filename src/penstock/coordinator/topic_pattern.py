@@ -1,11 +1,11 @@
 """Regular expressions over topic names, in RE2's syntax, that match in linear time whatever the pattern.
 
-Consumers send a pattern and the broker matches it against every topic (KIP-848), on the thread that serves everybody.
-Python's `re` backtracks: a pattern of ten characters and a name of forty can keep it busy for years. So a pattern
-becomes an automaton here (`topic_pattern_syntax.py` reads it), and matching walks all alternatives at once.
+Consumers send a pattern and the broker matches it against every topic (KIP-848), on the thread that serves all clients.
+Python's `re` backtracks: a pattern of ten characters and a name of forty can block it for years. So a pattern is
+compiled into an automaton (`topic_pattern_syntax.py` parses it) that follows all alternatives at once.
 
-Owns: the bounds on patterns, compiling, matching. As in Kafka, a pattern must match a topic's whole name.
-Must never know: which topics there are.
+Owns: the limits of patterns, compilation, matching. As in Kafka, a pattern must match the whole topic name.
+Must never know: which topics exist.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _MATCH: Final = -1
 
 
 class TopicPattern:
-    """A compiled pattern. Remembers the steps it has taken, so that similar names are matched by looking them up."""
+    """A compiled pattern. Caches its transitions, so that similar names are matched by lookups."""
 
     def __init__(self, text: str) -> None:
         """Raises BrokerError(INVALID_REGULAR_EXPRESSION)."""
         try:
             if len(text) > PATTERN_LENGTH_MAX:
-                raise PatternError(f"it is {len(text)} characters long, at most {PATTERN_LENGTH_MAX} are allowed")
+                raise PatternError(f"it has {len(text)} characters; at most {PATTERN_LENGTH_MAX} are allowed")
             program = _Program()
             self._start = frozenset([program.compile(parse(text), _MATCH)])
             self._program = program
@@ -63,11 +63,11 @@ class TopicPattern:
 
 
 _State = tuple[frozenset[int], bool | None]
-"""Instructions not yet followed, and the character before: a word character, another one, or none at the start."""
+"""Pending instructions, and whether the previous character is a word character; None at the start."""
 
 
 class _Program:
-    """Instructions of three kinds, by their number: consume one of some characters, go on at several, or assert."""
+    """Numbered instructions of three kinds: consume one of a set of characters, branch, or assert."""
 
     def __init__(self) -> None:
         self._consume: dict[int, tuple[frozenset[str], int]] = {}
@@ -76,7 +76,7 @@ class _Program:
         self._count = 0
 
     def compile(self, node: Node, following: int) -> int:
-        """The number of the instruction where `node` begins, if `following` is what comes after it."""
+        """The number of the first instruction of `node`; `following` is the instruction after it."""
         match node:
             case Characters(members):
                 number = self._next_number()
@@ -107,18 +107,18 @@ class _Program:
                 for _ in range(minimum):
                     begin = self.compile(repeated, following)
                     if begin == following:
-                        break  # it stands for nothing, however often: no bound on instructions would end this loop
+                        break  # it adds no instructions, so the limit on them would not end this loop
                     following = begin
                 return following
 
     def _next_number(self) -> int:
         self._count += 1
         if self._count > INSTRUCTIONS_MAX:
-            raise PatternError(f"it is too large: its repetitions unfold to more than {INSTRUCTIONS_MAX} steps")
+            raise PatternError(f"it is too large: its repetitions expand to more than {INSTRUCTIONS_MAX} instructions")
         return self._count
 
     def step(self, state: _State, character: str | None) -> _State | None:
-        """The state after `character`, None where there is no match any more. The character None ends the name."""
+        """The state after `character`; None if the pattern cannot match. The character None ends the name."""
         pending, before = state
         after = None if character is None else _is_word(character)
         reached: set[int] = set()

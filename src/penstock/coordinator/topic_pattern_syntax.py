@@ -1,7 +1,7 @@
-"""RE2's syntax, read into a tree. Only characters that topic names can hold matter, which makes classes finite sets.
+"""Parses RE2's syntax into a tree. Only characters of topic names matter, which makes character classes finite sets.
 
-Left out, because RE2 has none of it: backreferences and looking around. Left out on purpose: Unicode classes such as
-\\p{Greek}, of which no topic name can hold a character, apart from the few that name ASCII characters too.
+As in RE2, backreferences and lookarounds are not supported. Deliberately omitted: Unicode classes such as \\p{Greek},
+except the few that contain ASCII characters; no topic name has a character of the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 TOPIC_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "._-")
 
-_REPEAT_MAX: Final = 1000  # RE2's own bound
+_REPEAT_MAX: Final = 1000  # RE2's limit
 _NESTING_MAX: Final = 50
 _REPEAT: Final = re.compile(r"\{(\d{1,6})(,(\d{0,6}))?\}")
 _GROUP_NAME: Final = re.compile(r"P?<([A-Za-z_][A-Za-z0-9_]*)>")
@@ -54,7 +54,7 @@ _CONTROL_ESCAPES: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r"
 
 
 class PatternError(Exception):
-    """What is wrong with a pattern, as the end of a sentence."""
+    """Why a pattern is invalid; the text completes a sentence."""
 
 
 class Assertion(Enum):
@@ -64,7 +64,7 @@ class Assertion(Enum):
     INSIDE_WORD = "inside"
 
     def holds(self, before: bool | None, after: bool | None) -> bool:
-        """`before` and `after`: whether the character there belongs to words, None where the name begins or ends."""
+        """`before` and `after`: whether that character is a word character; None at the start or end of the name."""
         if self is Assertion.AT_START:
             return before is None
         if self is Assertion.AT_END:
@@ -102,7 +102,7 @@ def parse(pattern: str) -> Node:
     parser = _Parser(pattern)
     node = parser.alternatives(depth=0)
     if not parser.at_end:
-        raise PatternError("a ')' closes nothing")
+        raise PatternError("a ')' has no matching '('")
     return node
 
 
@@ -145,7 +145,7 @@ class _Parser:
         return text
 
     def _atom(self, depth: int) -> Node | None:
-        """None for what stands for nothing, such as flags."""
+        """None for syntax that matches nothing, such as flags."""
         character = self._next()
         if character == "(":
             return self._group(depth)
@@ -158,7 +158,7 @@ class _Parser:
         if character == "$":
             return Assertion.AT_END
         if character in "*+?":
-            raise PatternError(f"{character!r} repeats nothing")
+            raise PatternError(f"{character!r} has nothing to repeat")
         if character == "\\":
             return self._escape()
         return self._literal(character)
@@ -168,7 +168,7 @@ class _Parser:
         if self._take("?") and not self._match(_GROUP_NAME):
             flags = self._match(_FLAGS)
             if flags is None:
-                raise PatternError("'(?' begins something that is not supported")
+                raise PatternError("this '(?' group is not supported")
             if "i" in flags[1]:
                 self._ignores_case = True
             if "i" in (flags[2] or ""):
@@ -184,9 +184,9 @@ class _Parser:
     def _repeated(self, atom: Node) -> Node:
         if (bounds := self._bounds()) is None:
             return atom
-        self._take("?")  # preferring few repetitions makes no difference to whether a name matches
+        self._take("?")  # lazy matching does not change whether a name matches
         if self._bounds() is not None:
-            raise PatternError("a repetition is repeated")
+            raise PatternError("a repetition cannot be repeated")
         minimum, maximum = bounds
         if max(minimum, maximum or 0) > _REPEAT_MAX or (maximum is not None and maximum < minimum):
             raise PatternError("the bounds of a repetition are not valid")
@@ -213,7 +213,7 @@ class _Parser:
         return self._class_escape() or self._literal(self._escaped_character())
 
     def _class_escape(self) -> Characters | None:
-        """A class such as \\d or \\pL, whose backslash has been read."""
+        """A class such as \\d or \\pL, after its backslash."""
         if self.at_end:
             raise PatternError("it ends in a backslash")
         letter = self._peek()
@@ -231,7 +231,7 @@ class _Parser:
         if (hexadecimal := self._match(_HEXADECIMAL)) is not None:
             code = int(hexadecimal[1] or hexadecimal[2], 16)
             if code > 0x10FFFF:
-                raise PatternError(f"there is no character {code:#x}")
+                raise PatternError(f"the character {code:#x} does not exist")
             return chr(code)
         if self.at_end:
             raise PatternError("it ends in a backslash")
@@ -252,7 +252,7 @@ class _Parser:
                 raise PatternError("a '[' is not closed")
             if (posix := self._match(_POSIX_CLASS)) is not None:
                 if posix[2] not in _NAMED_CLASSES:
-                    raise PatternError(f"the character class {posix[2]!r} is not known")
+                    raise PatternError(f"the character class {posix[2]!r} is unknown")
                 members |= _negated_if(bool(posix[1]), _NAMED_CLASSES[posix[2]])
                 continue
             if self._peek() == "\\":
@@ -269,7 +269,7 @@ class _Parser:
                 self._position += 1
                 high = self._class_character()
             if high < low:
-                raise PatternError(f"the range {low}-{high} runs backwards")
+                raise PatternError(f"the range {low}-{high} is reversed")
             members |= self._with_case({character for character in TOPIC_CHARACTERS if low <= character <= high})
         return _negated_if(negated, frozenset(members))
 

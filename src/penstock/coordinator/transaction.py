@@ -1,10 +1,10 @@
-"""What is known of one transactional id, and how each of its states follows from the one before (KIP-98, KIP-890).
+"""The state of one transactional id, and its transitions (KIP-98, KIP-890).
 
-Owns: the states, the epochs of a producer, and the arithmetic of bumping them. A `Transaction` is a value: every
-transition returns a new one, so that the old one still stands if the new one cannot be written down.
-Must never know: who asked, what is durable, where markers go. `transactions.py` decides which transition is allowed.
+Owns: the states, the producer epochs and how they are bumped, and the filters of ListTransactions. A `Transaction` is a
+value: a transition returns a new one, and the old one stays valid if the new one cannot be written.
+Must never know: requests, durability, where markers go. `transactions.py` decides which transition is allowed.
 
-Invariant: an epoch only grows; when there is no room left, the producer id changes and epochs begin again at 0.
+Invariant: an epoch only grows; when epochs are exhausted, a new producer id starts at epoch 0.
 Invariant: between a Prepare state and its Complete state the partitions and the outcome do not change.
 """
 
@@ -28,7 +28,7 @@ NO_START: Final = -1
 
 
 class TransactionState(IntEnum):
-    """The number is what the transaction log holds; `label` is what tools show."""
+    """The numbers are those of the transaction log; `label` is the name in tools."""
 
     EMPTY = 0
     ONGOING = 1
@@ -36,8 +36,8 @@ class TransactionState(IntEnum):
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
-    # Never entered here: an expired id is removed with its record, and a fencing goes straight to PREPARE_ABORT. Both
-    # have a number and a label all the same, because tools may ask for them.
+    # Never entered: an expired id is removed with its record, and fencing goes directly to PREPARE_ABORT. They exist
+    # because tools may filter by them.
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
 
@@ -47,7 +47,7 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """The outcome is decided, and the markers may not all be written."""
+        """The outcome is decided; some markers may not be written yet."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
@@ -60,14 +60,14 @@ STATES_BY_LABEL: Final = {state.label: state for state in TransactionState}
 
 
 class ProtocolLevel(IntEnum):
-    """`transaction.version`: how the client and the coordinator speak about a transaction."""
+    """The feature level `transaction.version` that the client uses."""
 
     CLASSIC = 0
-    EPOCH_PER_TRANSACTION = 2  # KIP-890: partitions join with their first batch, the epoch is bumped at every end
+    EPOCH_PER_TRANSACTION = 2  # KIP-890: the first batch adds a partition, every end bumps the epoch
 
 
 def is_exhausted(epoch: int) -> bool:
-    """No producer gets the very last epoch: it is what fences the one before it."""
+    """The last epoch is never given to a producer: it is reserved for fencing the one before it."""
     return epoch >= PRODUCER_EPOCH_MAX - 1
 
 
@@ -85,8 +85,8 @@ class Transaction:
     last_update_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    # The epoch before the last bump, while it was bumped for the same producer: what a repeated request may still
-    # carry. It is not in the log, as in Kafka, so a repetition across a restart is fenced.
+    # The epoch before the last bump for the same producer, which a retried request may still carry. As in Kafka it is
+    # not in the log, so a retry across a restart is fenced.
     last_epoch: int = NO_PRODUCER_EPOCH
     level: ProtocolLevel = ProtocolLevel.CLASSIC
 
@@ -96,7 +96,7 @@ class Transaction:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When an open transaction has to be aborted; None where none is open."""
+        """When the open transaction times out; None if none is open."""
         return self.start_ms + self.timeout_ms if self.state is TransactionState.ONGOING else None
 
     @property
@@ -120,11 +120,11 @@ class Transaction:
         )
 
     def with_epoch(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """The same producer id for a new session, or for a producer that goes on after an error."""
+        """Bumps the epoch for a new session, or for a producer that recovers from an error (KIP-360)."""
         return self._at_rest_again(self.producer_id, epoch, last_epoch, timeout_ms, now_ms)
 
     def with_producer_id(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """All epochs of the old id are used up."""
+        """Changes the producer id, because the epochs of the old one are exhausted."""
         return self._at_rest_again(producer_id, 0, last_epoch, timeout_ms, now_ms)
 
     def _at_rest_again(
@@ -144,7 +144,7 @@ class Transaction:
             last_update_ms=now_ms,
         )
 
-    # The course of a transaction
+    # Transitions of a transaction
 
     def with_partitions(self, added: frozenset[TopicPartition], level: ProtocolLevel, now_ms: int) -> Transaction:
         assert not self.state.is_prepared
@@ -159,7 +159,7 @@ class Transaction:
         )
 
     def prepared(self, commits: bool, level: ProtocolLevel, next_producer_id: int, now_ms: int) -> Transaction:
-        """The decision. From KIP-890 on the markers carry the next epoch, and so fence everything that comes late."""
+        """The outcome is decided. Since KIP-890 the markers carry the next epoch, which fences delayed batches."""
         epoch, last_epoch = self.epoch, self.last_epoch
         if level is ProtocolLevel.EPOCH_PER_TRANSACTION:
             epoch, last_epoch = min(self.epoch + 1, PRODUCER_EPOCH_MAX), self.epoch
@@ -170,22 +170,22 @@ class Transaction:
             epoch=epoch,
             last_epoch=last_epoch,
             state=TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
-            # A client may abort a transaction into which nothing came; it has to begin some time.
+            # A client may abort an empty transaction, which needs a start time.
             start_ms=now_ms if self.state.is_at_rest else self.start_ms,
             last_update_ms=now_ms,
             level=level,
         )
 
     def fenced(self, now_ms: int) -> Transaction:
-        """Aborts an open transaction over its producer's head, whichever protocol that speaks: its epoch is bumped.
+        """Aborts the open transaction on behalf of the coordinator and bumps the epoch, at any feature level.
 
-        Its own abort, should it come, is then taken for one that was made before, and the producer may go on.
+        If the producer itself aborts later, that counts as a retry of this abort, and the producer can continue.
         """
         assert self.state is TransactionState.ONGOING
         return self.prepared(False, ProtocolLevel.EPOCH_PER_TRANSACTION, NO_PRODUCER_ID, now_ms)
 
     def completed(self, now_ms: int) -> Transaction:
-        """Every marker is written."""
+        """All markers are written."""
         assert self.state.is_prepared
         rotates = self.level is ProtocolLevel.EPOCH_PER_TRANSACTION and self.next_producer_id != NO_PRODUCER_ID
         return replace(

@@ -1,16 +1,15 @@
-"""The transactional ids of one partition of `__transaction_state`, and what their producers may do.
+"""The transactional ids of one partition of `__transaction_state`, and which requests their producers may make.
 
-Every request either raises the BrokerError that its client must be told, or returns a `Change`: what has to be written
-down before it holds. Whoever carries it out says `committed` once it is durable, or `refused` if it never will be.
-Until then, whoever asks for another change of the same transactional id is told CONCURRENT_TRANSACTIONS. None in place
-of a Change means that what was asked for is already so.
+A request raises the BrokerError for its client, or returns a `Change` that takes effect when it is written. The caller
+reports `committed` when the change is durable, or `refused` if the write failed. Until then, other requests for the
+same transactional id fail with CONCURRENT_TRANSACTIONS. None instead of a Change means that nothing needs to change.
 
-Owns: which request is allowed in which state, and with which error it is refused. Errors are those of the newest
-clients; handlers translate them for older ones.
+Owns: which request is allowed in which state, and the error otherwise. Errors are those of the newest clients; handlers
+translate them for older ones.
 Must never know: logs, partitions, connections, the clock. Time and producer ids are passed in.
 
-Invariant: at most one transaction of a transactional id is open, and one Change of it is under way.
-Invariant: only the producer with the current id and epoch gets anything in.
+Invariant: a transactional id has at most one open transaction and at most one pending Change.
+Invariant: only the producer with the current id and epoch can change the transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of a transactional id once this is durable; None: it is forgotten."""
+    """The state of a transactional id once the change is durable; None removes the id."""
 
     transactional_id: str
     after: Transaction | None
@@ -47,15 +46,15 @@ class Transactions:
     def is_pending(self, transactional_id: str) -> bool:
         return transactional_id in self._pending
 
-    # Writing down
+    # Durability
 
     def committed(self, change: Change) -> None:
-        """The change is durable, and holds from now on."""
+        """The change is durable and takes effect."""
         self._settle(change)
         self.restore(change.transactional_id, change.after)
 
     def refused(self, change: Change) -> None:
-        """The change could not be written, and left no trace."""
+        """The change could not be written and has no effect."""
         self._settle(change)
 
     def _settle(self, change: Change) -> None:
@@ -63,7 +62,7 @@ class Transactions:
         assert settled is change, "a change is settled once, before the next one is proposed"
 
     def restore(self, transactional_id: str, transaction: Transaction | None) -> None:
-        """What the log says; a later record of the same id overrules an earlier one."""
+        """Applies a record of the log; a later record of the same id replaces an earlier one."""
         self._open.pop(transactional_id, None)
         if transaction is None:
             self._known.pop(transactional_id, None)
@@ -73,7 +72,7 @@ class Transactions:
             self._open[transactional_id] = transaction
 
     def prepared(self) -> list[Transaction]:
-        """Decided, and not completed: their markers must be written, again if need be."""
+        """Transactions whose outcome is decided but not complete: their markers must be written, possibly again."""
         return [transaction for transaction in self._known.values() if transaction.state.is_prepared]
 
     def _propose(self, after: Transaction) -> Change:
@@ -85,16 +84,16 @@ class Transactions:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, now_ms: int
     ) -> Change:
-        """A session begins, or goes on after an error (`expected`, KIP-360).
+        """Begins a session, or continues it after an error (`expected`, KIP-360).
 
-        An open transaction is aborted first: then the Change leads to PREPARE_ABORT, and the client has to ask again.
+        An open transaction is aborted first: the Change leads to PREPARE_ABORT, and the client must retry.
         """
         self._check_not_pending(transactional_id)
         known = self._known.get(transactional_id)
         if known is None:
-            # An id that has expired: whoever still expects it may go on with a new one.
+            # The id has expired: its former producer may continue with a new one.
             return self._propose(Transaction.begin(transactional_id, self._allocate_producer_id(), timeout_ms, now_ms))
-        if expected is not None and not _may_go_on(known, expected):
+        if expected is not None and not _may_continue(known, expected):
             raise _fenced(known, expected)
         if known.state.is_prepared:
             raise _concurrent(known)
@@ -109,7 +108,7 @@ class Transactions:
         elif expected.epoch == known.epoch:
             epoch, last_epoch = known.epoch + 1, known.epoch
         elif expected.epoch == known.last_epoch:
-            # The answer to the same request was lost. Nobody came in between, or there were no last epoch.
+            # A retry whose response was lost. `last_epoch` exists, so no other producer came in between.
             epoch, last_epoch = known.epoch, known.last_epoch
         else:
             raise _fenced(known, expected)
@@ -123,7 +122,7 @@ class Transactions:
         level: ProtocolLevel,
         now_ms: int,
     ) -> Change | None:
-        """Opens the transaction if none is open. None: all of them are already in it."""
+        """Opens a transaction if none is open. None if it already contains all of the partitions."""
         known = self._known_producer(transactional_id, producer)
         self._check_not_pending(transactional_id)
         if known.state.is_prepared:
@@ -146,7 +145,7 @@ class Transactions:
     def end(
         self, transactional_id: str, producer: ProducerIdentity, commits: bool, level: ProtocolLevel, now_ms: int
     ) -> Change | None:
-        """Decides the outcome. None: it was decided so before, and this is the same request again."""
+        """Decides the outcome. None if this is a retry, and the outcome was already decided."""
         if level is ProtocolLevel.CLASSIC:
             return self._end_classic(transactional_id, producer, commits, now_ms)
         known = self._known.get(transactional_id)
@@ -172,7 +171,7 @@ class Transactions:
             raise _wrong_state(known, commits)
         if commits:
             raise _wrong_state(known, commits)
-        # Nothing reached the coordinator, but some of it may be on its way: the new epoch keeps it out.
+        # The transaction is empty, but batches may be in flight: the new epoch fences them.
         return self._propose_end(known, commits, now_ms)
 
     def _propose_end(self, known: Transaction, commits: bool, now_ms: int) -> Change:
@@ -192,15 +191,15 @@ class Transactions:
             raise _concurrent(known)
         return None
 
-    # What happens without a request
+    # Transitions without a request
 
     def markers_written(self, transactional_id: str, now_ms: int) -> Change:
-        """Every partition of the prepared transaction has its marker, or exists no more."""
+        """Every partition of the prepared transaction has its marker or was deleted."""
         assert transactional_id not in self._pending
         return self._propose(self._known[transactional_id].completed(now_ms))
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do. A change under way comes first, and may move it."""
+        """When to call `tick`. A pending change may move it."""
         return min(
             (
                 open_.start_ms + open_.timeout_ms
@@ -211,7 +210,7 @@ class Transactions:
         )
 
     def tick(self, now_ms: int) -> list[Change]:
-        """Aborts the transactions that ran out of time. Their producers are fenced."""
+        """Aborts the transactions that timed out, and fences their producers."""
         return [
             self._propose(open_.fenced(now_ms))
             for open_ in tuple(self._open.values())
@@ -219,7 +218,7 @@ class Transactions:
         ]
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[Change]:
-        """Forgets the transactional ids that nobody used for longer than `transactional.id.expiration.ms`."""
+        """Removes the transactional ids that were not used for `transactional.id.expiration.ms`."""
         changes = []
         for known in self._known.values():
             unused_ms = now_ms - known.last_update_ms
@@ -245,15 +244,15 @@ class Transactions:
             )
 
 
-def _may_go_on(known: Transaction, expected: ProducerIdentity) -> bool:
-    """The producer that asks is the current one, or lost the answer that told it its new id."""
+def _may_continue(known: Transaction, expected: ProducerIdentity) -> bool:
+    """Whether this is the current producer, or one that missed the response with its new identity."""
     if expected.producer_id == known.producer_id:
         return True
     return expected.producer_id == known.previous_producer_id and is_exhausted(expected.epoch)
 
 
 def _repeats_end(known: Transaction, producer: ProducerIdentity) -> bool:
-    """Whether an EndTxn comes from before the bump that ended the last transaction."""
+    """Whether an EndTxn carries the epoch before the bump that ended the last transaction."""
     if producer.producer_id == known.producer_id:
         return known.epoch == producer.epoch + 1
     return (
@@ -266,21 +265,21 @@ def _repeats_end(known: Transaction, producer: ProducerIdentity) -> bool:
 def _unmapped(transactional_id: str) -> BrokerError:
     return BrokerError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        f"The producer id is not the one of the transactional id {transactional_id}.",
+        f"The producer id does not match the transactional id {transactional_id}.",
     )
 
 
 def _fenced(known: Transaction, producer: ProducerIdentity) -> BrokerError:
     return BrokerError(
         ErrorCode.PRODUCER_FENCED,
-        f"The epoch of {known.transactional_id} is {known.epoch} of producer {known.producer_id}, "
-        f"not {producer.epoch} of producer {producer.producer_id}.",
+        f"{known.transactional_id} has epoch {known.epoch} of producer {known.producer_id}, "
+        f"not epoch {producer.epoch} of producer {producer.producer_id}.",
     )
 
 
 def _concurrent(known: Transaction) -> BrokerError:
     return BrokerError(
-        ErrorCode.CONCURRENT_TRANSACTIONS, f"The last transaction of {known.transactional_id} is still being ended."
+        ErrorCode.CONCURRENT_TRANSACTIONS, f"The last transaction of {known.transactional_id} is still being completed."
     )
 
 

@@ -1,7 +1,7 @@
-"""What a coordinator remembers, as records of its topic: keys and values in Kafka's own form.
+"""Records of the coordinators' internal topics: keys and values in Kafka's format.
 
-On disk a key is the number of its kind followed by the key message; a value is its version followed by the value
-message; a record without a value says that its key is forgotten. Kinds and messages are in the files beside this one.
+A key is the number of its record type followed by the key message; a value is its version followed by the value
+message; a record without a value is a tombstone. The other modules of this package define the record types.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.protocol.codec import reader, writer
 from penstock.protocol.schema import Message
 
 _NUMBER: Final = Struct(">h")
-# Every kind's key has this version: a key never changes, or compaction would keep the old and the new one.
+# All keys have this version: a changed key format would make compaction keep the old and the new record.
 _KEY_VERSION: Final = 0
 
 K = TypeVar("K", bound=Message)
@@ -23,7 +23,7 @@ V = TypeVar("V", bound=Message)
 
 
 class CoordinatorRecord(NamedTuple):
-    """One record to append; without a value it is a tombstone, and its key is forgotten."""
+    """One record to append; without a value it is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -31,7 +31,7 @@ class CoordinatorRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordKind(Generic[K, V]):
-    """One kind of record: the number that opens its keys, its messages, and the version in which values are written."""
+    """A record type: its number, its messages, and the version in which values are written."""
 
     number: int
     key_class: type[K]
@@ -39,7 +39,7 @@ class RecordKind(Generic[K, V]):
     value_version: int
 
     def record(self, key: K, value: V, version: int | None = None) -> CoordinatorRecord:
-        """The value is written in `value_version` unless another one is named."""
+        """Writes the value in `value_version` unless another version is given."""
         version = self.value_version if version is None else version
         out = bytearray(_NUMBER.pack(version))
         writer(self.value_class, version)(out, value)
@@ -58,17 +58,17 @@ class RecordKind(Generic[K, V]):
         return message
 
     def read_value(self, value: bytes) -> V:
-        """The value in whichever version it was written; a version that we do not know raises ProtocolError."""
+        """The value, in the version in which it was written; an unknown version raises ProtocolError."""
         version = _number(value)
         first, last = self.value_class.VERSIONS
         if not first <= version <= last:
-            raise ProtocolError(f"{self.value_class.__name__} version {version} is not known here")
+            raise ProtocolError(f"{self.value_class.__name__} version {version} is not supported")
         message, _ = reader(self.value_class, version)(value, _NUMBER.size, len(value))
         return message
 
 
 def kind_number(key: bytes) -> int:
-    """Which kind of record the key belongs to."""
+    """The number of the record type of a key."""
     return _number(key)
 
 

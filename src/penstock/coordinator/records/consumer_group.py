@@ -1,8 +1,8 @@
-"""A group of the newer protocol (KIP-848): its epoch, its members, what they shall own and what they own.
+"""The record types of a consumer group (KIP-848): epoch, members, target assignments, current assignments.
 
-Each part is a record of its own, so that a heartbeat writes only what it changed. Two kinds of Kafka's are left out:
-what 4.0 kept of topics and 4.1 replaced by a hash (KIP-1101), and which topics a pattern matched, which is worked out
-anew after a restart. So is a tagged field of members: what a classic member says that joined such a group.
+Each part is a separate record, so that a heartbeat writes only what it changed. Two of Kafka's types are omitted: topic
+metadata, which 4.1 replaced by a hash (KIP-1101), and resolved patterns, which are resolved again after a restart. The
+tagged field for classic members of such a group is omitted too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes to a group of the newer protocol (KIP-848) as records, and back: each change is exactly one record."""
+"""Converts changes of a consumer group (KIP-848) to records and back: each change is exactly one record."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CONSUMER_GROUP_KINDS = frozenset(
 
 
 def read_change(key: bytes, value: bytes | None) -> tuple[str, ConsumerGroupChange]:
-    """The group's id and the change; the key must be of one of `CONSUMER_GROUP_KINDS`."""
+    """The group id and the change; the key must be of one of `CONSUMER_GROUP_KINDS`."""
     match kind_number(key):
         case CONSUMER_GROUP_METADATA.number:
             group_key = CONSUMER_GROUP_METADATA.read_key(key)
@@ -122,7 +122,7 @@ def read_change(key: bytes, value: bytes | None) -> tuple[str, ConsumerGroupChan
                 current = _current(CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT.read_value(value))
             return current_key.group_id, CurrentAssignmentChanged(current_key.member_id, current)
         case number:
-            raise ProtocolError(f"records of kind {number} are not a consumer group's")
+            raise ProtocolError(f"record type {number} does not belong to a consumer group")
 
 
 def _metadata_value(metadata: MemberMetadata) -> ConsumerGroupMemberMetadataValue:
@@ -191,7 +191,7 @@ def _current(value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignm
     try:
         state = MemberState(value.state)
     except ValueError as error:
-        raise ProtocolError(f"there is no member state {value.state}") from error
+        raise ProtocolError(f"the member state {value.state} does not exist") from error
     return CurrentAssignment(
         value.member_epoch,
         value.previous_member_epoch,
@@ -202,7 +202,7 @@ def _current(value: ConsumerGroupCurrentMemberAssignmentValue) -> CurrentAssignm
 
 
 def _epochs(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> dict[TopicIdPartition, int]:
-    """Records from before there were epochs by partition say only that of the member."""
+    """Records from before KIP-1251 have no epochs per partition: the member epoch applies."""
     epochs: dict[TopicIdPartition, int] = {}
     for topic in topics:
         known = topic.assignment_epochs

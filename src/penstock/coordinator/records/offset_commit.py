@@ -1,4 +1,4 @@
-"""A committed offset: by group, topic and partition."""
+"""The record of a committed offset, by group, topic and partition."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class OffsetCommitValue(Message, versions=(0, 4), flexible_since=4):
     topic_id: bytes = wire(UUID, since=4, tag=0)
 
 
-# Keys of number 0 are those of Kafka before 0.9; nothing has written them since.
+# Type 0 is that of Kafka before 0.9.
 OFFSET_COMMIT: Final = RecordKind(1, OffsetCommitKey, OffsetCommitValue, value_version=4)

@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`: one for each transactional id, the last one counts."""
+"""The records of `__transaction_state`: one per transactional id; the last one is valid."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def tombstone_of(transactional_id: str) -> CoordinatorRecord:
 
 
 def transaction_in(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
-    """What a record says: the transactional id, and what is known of it; None where it was forgotten."""
+    """The transactional id of a record, and its state; None for a tombstone."""
     if kind_number(key) != TRANSACTION_LOG.number:
-        raise ProtocolError(f"the transaction log has no records of kind {kind_number(key)}")
+        raise ProtocolError(f"record type {kind_number(key)} does not belong to the transaction log")
     transactional_id = TRANSACTION_LOG.read_key(key).transactional_id
     if value is None:
         return transactional_id, None
@@ -74,7 +74,9 @@ def transaction_in(key: bytes, value: bytes | None) -> tuple[str, Transaction | 
     try:
         state = TransactionState(stored.transaction_status)
     except ValueError as error:
-        raise ProtocolError(f"{transactional_id}: there is no transaction state {stored.transaction_status}") from error
+        raise ProtocolError(
+            f"{transactional_id}: the transaction state {stored.transaction_status} does not exist"
+        ) from error
     return transactional_id, Transaction(
         transactional_id=transactional_id,
         producer_id=stored.producer_id,

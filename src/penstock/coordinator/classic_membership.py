@@ -1,7 +1,7 @@
-"""Who is in a classic group: members, static instances, promised member ids, the leader, and the protocols they share.
+"""The membership of a classic group: members, static instances, pending members, the leader, and common protocols.
 
-It knows neither states nor time. Invariants: the leader is a member, and there is one as long as there are members; an
-instance id belongs to one member; every member offers at least one protocol that all the others offer too.
+It knows neither states nor time. Invariants: the leader is a member, and there is one while there are members; an
+instance id belongs to one member; every member supports at least one protocol that all others support.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from penstock.coordinator.classic_messages import MemberProtocol, ReplyToken
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
-class Roster:
+class Membership:
     def __init__(self) -> None:
         self.members: dict[str, ClassicMember] = {}
         self.leader_id: str | None = None
         self.protocol_type: str | None = None
-        self.promised: dict[str, int] = {}
-        """Member ids that were given out and not yet used to join, with the time until which that may happen."""
+        self.pending_members: dict[str, int] = {}
+        """Member ids that were assigned and not yet used to join (KIP-394), with their deadlines."""
         self.awaiting_join_count = 0
         self._member_ids_by_instance: dict[str, str] = {}
         self._support: Counter[str] = Counter()
 
     def find(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that a request speaks for, or why it may not: an instance id fences all but its last owner."""
+        """The member of a request. Raises BrokerError; an instance id fences all member ids but its latest."""
         if instance_id is not None:
             owner = self._member_ids_by_instance.get(instance_id)
             if owner is None:
@@ -47,18 +47,18 @@ class Roster:
 
     @property
     def all_have_joined(self) -> bool:
-        """Nobody is missing in the rebalance, not even those who were promised a member id."""
-        return self.awaiting_join_count == len(self.members) and not self.promised
+        """Whether all members have joined the rebalance, and no pending member is left."""
+        return self.awaiting_join_count == len(self.members) and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The most patient member decides. At least a moment, so that a rebalance always takes time."""
+        """The longest of all members, and at least 1 ms, so that a rebalance always takes time."""
         return max(1, max((member.rebalance_timeout_ms for member in self.members.values()), default=0))
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
-        self.promised.pop(member.member_id, None)
+        self.pending_members.pop(member.member_id, None)
         self.members[member.member_id] = member
         self._support.update(member.protocol_names)
         if member.instance_id is not None:
@@ -67,8 +67,8 @@ class Roster:
             self.leader_id = member.member_id
 
     def remove(self, member: ClassicMember) -> None:
-        assert member.join_token is None, "its answer would be lost"
-        assert member.sync_token is None, "its answer would be lost"
+        assert member.join_token is None, "its response would be lost"
+        assert member.sync_token is None, "its response would be lost"
         del self.members[member.member_id]
         self._withdraw_support(member)
         if member.instance_id is not None:
@@ -77,7 +77,7 @@ class Roster:
             self.leader_id = next(iter(self.members), None)
 
     def rename_static(self, member: ClassicMember, member_id: str) -> None:
-        """The instance came back under a new member id; the old one is fenced from here on."""
+        """The instance returned under a new member id; the old one is fenced from now on."""
         assert member.instance_id is not None
         was_leader = self.is_leader(member)
         del self.members[member.member_id]
@@ -89,13 +89,13 @@ class Roster:
 
     def change_protocols(self, member: ClassicMember, protocols: tuple[MemberProtocol, ...]) -> None:
         if protocols == member.protocols:
-            return  # so it is with nearly every member that comes back for a rebalance
+            return  # the usual case for a member that rejoins
         self._withdraw_support(member)
         member.protocols = protocols
         self._support.update(member.protocol_names)
 
     def await_join(self, member: ClassicMember, token: ReplyToken) -> None:
-        assert member.join_token is None, "the earlier answer would be lost"
+        assert member.join_token is None, "the earlier response would be lost"
         member.join_token = token
         self.awaiting_join_count += 1
 
@@ -106,7 +106,7 @@ class Roster:
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Keeps the leader if it is back in this rebalance, else takes the first member that is; False if nobody is."""
+        """Keeps a leader that has joined this rebalance, or elects the first member that has; False if none has."""
         if self.leader_id is not None and self.members[self.leader_id].join_token is not None:
             return True
         joined = next((member for member in self.members.values() if member.join_token is not None), None)
@@ -116,7 +116,7 @@ class Roster:
         return True
 
     def supports(self, protocol_type: str, protocols: Collection[MemberProtocol]) -> bool:
-        """Whether somebody of this kind can be in the group. The first member decides what kind of group it is."""
+        """Whether a member with these protocols can join. The first member decides the protocol type of the group."""
         if not self.members:
             return protocol_type != "" and len(protocols) > 0
         return protocol_type == self.protocol_type and any(
@@ -124,7 +124,7 @@ class Roster:
         )
 
     def select_protocol(self) -> str:
-        """Of the protocols that all offer, the one that most members like best."""
+        """The protocol that most members prefer among those that all support."""
         candidates = {name for name, count in self._support.items() if count == len(self.members)}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
