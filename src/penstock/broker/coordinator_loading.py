@@ -24,6 +24,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from penstock.broker.partition import Partition
+    from penstock.core.metrics import Histogram
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +35,12 @@ LoadSteps = Generator[int, None, State]
 
 
 class _Load(Generic[State]):
-    __slots__ = ("partition", "steps")
+    __slots__ = ("began_s", "partition", "steps")
 
-    def __init__(self, partition: Partition, steps: LoadSteps[State]) -> None:
+    def __init__(self, partition: Partition, steps: LoadSteps[State], began_s: float) -> None:
         self.partition = partition
         self.steps = steps
+        self.began_s = began_s
 
 
 class CoordinatorLoads(Generic[State]):
@@ -50,11 +52,13 @@ class CoordinatorLoads(Generic[State]):
         find_partition: Callable[[int], Partition],
         begin: Callable[[int], LoadSteps[State]],
         on_loaded: Callable[[int, State], None],
+        load_time: Histogram,
     ) -> None:
         self._loop = loop
         self._find_partition = find_partition
         self._begin = begin
         self._on_loaded = on_loaded
+        self._load_time = load_time
         self._loaded: dict[int, State] = {}
         self._loads: dict[int, _Load[State]] = {}  # in the order in which they were asked for
         self._failures: dict[int, BrokerError] = {}  # of loads that failed in a later turn, until somebody asks
@@ -115,7 +119,7 @@ class CoordinatorLoads(Generic[State]):
         if failure is not None:
             # Told once; the next request tries again.
             raise failure
-        self._loads[index] = _Load(self._find_partition(index), self._begin(index))
+        self._loads[index] = _Load(self._find_partition(index), self._begin(index), self._loop.time())
         self._schedule_turn()
         self._load_slice(index)
 
@@ -154,6 +158,7 @@ class CoordinatorLoads(Generic[State]):
         except StopIteration as end:
             del self._loads[index]
             state = self._loaded[index] = end.value
+            self._load_time.observe(self._loop.time() - load.began_s)
             self._on_loaded(index, state)
         except BrokerError as error:
             del self._loads[index]

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from penstock.broker.partition import Partition
 from penstock.core import limits
+from penstock.core.metrics import Histogram
 from penstock.log.flushing import FlushTicket
 
 FlushCallback = Callable[[OSError | None], None]
@@ -24,8 +25,12 @@ FlushCallback = Callable[[OSError | None], None]
 class Flusher:
     """Syncs the logs of one data directory."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[OSError], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[OSError], None], flush_time: Histogram
+    ) -> None:
         self._loop = loop
+        self._flush_time = flush_time
+        self._round_began_s = 0.0
         self._on_fatal = on_fatal
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-flush")
         self._partitions: set[Partition] = set()
@@ -52,6 +57,7 @@ class Flusher:
     def _start_round(self) -> None:
         partitions, self._partitions = self._partitions, set()
         callbacks, self._callbacks = self._callbacks, []
+        self._round_began_s = self._loop.time()
         try:
             tickets = [(partition, partition.log.begin_flush()) for partition in partitions if not partition.is_deleted]
         except OSError as error:
@@ -66,6 +72,7 @@ class Flusher:
         self, tickets: list[tuple[Partition, FlushTicket]], callbacks: list[FlushCallback], failure: OSError | None
     ) -> None:
         self.rounds += 1
+        self._flush_time.observe(self._loop.time() - self._round_began_s)
         if failure is not None:
             self._failure = failure
             callbacks += self._callbacks

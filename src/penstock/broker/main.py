@@ -36,6 +36,7 @@ from penstock.core.addresses import host_port_text
 from penstock.core.clock import Clock, Entropy
 from penstock.core.exit_codes import ExitCode
 from penstock.core.ids import TopicName
+from penstock.core.metrics import Metrics
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
 from penstock.log.filesystem import RealFileSystem
@@ -110,7 +111,7 @@ async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundLis
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    node = open_node(config, directory, loop, on_fatal, clock=SystemClock(), entropy=SystemEntropy())
+    node = open_node(config, directory, loop, on_fatal, clock=SystemClock(), entropy=SystemEntropy(), metrics=Metrics())
     endpoints = advertised_endpoints(config.advertised_listeners, bound)
     node.register(endpoints)
     node.open_topics()
@@ -154,6 +155,7 @@ def open_node(
     *,
     clock: Clock,
     entropy: Entropy,
+    metrics: Metrics,
 ) -> Node:
     try:
         store = LocalStore.open(directory, node_id=config.node_id, new_uuid=entropy.uuid)
@@ -164,7 +166,7 @@ def open_node(
             now_ms=clock.now_ms(),
             report_damage=_report_damage,
         )
-        return Node(config, store, log_directory, loop, on_fatal, clock=clock, entropy=entropy)
+        return Node(config, store, log_directory, loop, on_fatal, clock=clock, entropy=entropy, metrics=metrics)
     except (StoreInUse, LogDirectoryInUse) as error:
         raise StartError(ExitCode.DATA_DIR_IN_USE, str(error)) from None
     except StoreError as error:

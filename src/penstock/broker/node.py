@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.appends import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
+from penstock.broker.metrics import RequestMetrics, TopicMetrics, flush_time, watch_logs
 from penstock.broker.partition import Partition
 from penstock.broker.topic_table import Topic, TopicTable
 from penstock.core import limits
 from penstock.core.clock import Clock, Entropy
 from penstock.core.ids import BrokerId, TopicName, TopicPartition
+from penstock.core.metrics import Labels, Metrics
 from penstock.log.config import LogConfig
 from penstock.log.log_directory import LogDirectory
 from penstock.metadata.broker_config import BrokerConfig
@@ -66,16 +68,19 @@ class Node:
         *,
         clock: Clock,
         entropy: Entropy,
+        metrics: Metrics,
     ) -> None:
         self.loop = loop
         self.clock = clock
         self.entropy = entropy
+        self.metrics = metrics
+        self.request_metrics = RequestMetrics(metrics)
         self.now_ms = clock.now_ms
         self.store = store
         self.log_directory = log_directory
         self.topics = TopicTable()
         self._on_fatal = on_fatal
-        self.flusher = Flusher(loop, self._log_directory_failed)
+        self.flusher = Flusher(loop, self._log_directory_failed, flush_time(metrics))
         self.appends = AppendRound(loop, self.flusher)
         self._static_config = config
         self._use_dynamic_config()
@@ -85,6 +90,7 @@ class Node:
             # Only has to be hard to hit by accident; nothing is protected by it.
             lambda: entropy.randrange(1, 1 << 31),
         )
+        watch_logs(metrics, self._log_offsets)
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
 
@@ -189,6 +195,11 @@ class Node:
         """Remembers recovery points, log starts and high watermarks, so that a start after a crash has less to do."""
         self.log_directory.write_checkpoints(self._high_watermarks())
 
+    def _log_offsets(self) -> Iterator[tuple[Labels, int, int]]:
+        for partition in self.topics.partitions():
+            labels = {"topic": partition.topic_name, "partition": str(partition.index)}
+            yield labels, partition.log.log_start_offset, partition.log.log_end_offset
+
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         return {TopicPartition(p.topic_name, p.index): p.high_watermark for p in self.topics.partitions()}
 
@@ -260,11 +271,12 @@ class Node:
     def _open(self, image: TopicImage, partitions: Iterable[PartitionImage]) -> Iterable[Partition]:
         config = self._topic_config(image)
         settings = log_config(config, self.config)
+        traffic = TopicMetrics(self.metrics, image.name)
         for partition in partitions:
             log = self.log_directory.logs.get(TopicPartition(image.name, partition.index))
             if log is None:
                 log = self.log_directory.create(image.name, partition.index, image.topic_id, settings, self.now_ms())
-            yield Partition(image.name, image.topic_id, partition.index, partition.leader_epoch, log, config)
+            yield Partition(image.name, image.topic_id, partition.index, partition.leader_epoch, log, config, traffic)
 
     def _reconfigure(self, image: TopicImage) -> None:
         config = self._topic_config(image)
@@ -278,6 +290,7 @@ class Node:
         self.appends.write()
         for topic in [topic for topic in self.topics if topic.topic_id not in self.image.topics_by_id]:
             self.topics.remove(topic.name)
+            TopicMetrics.remove(self.metrics, topic.name)
             for partition in topic.partitions:
                 abandoned = self.log_directory.delete(topic.name, partition.index, self.entropy.uuid().hex())
                 partition.deleted()

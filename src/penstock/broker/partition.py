@@ -25,6 +25,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import BatchHeader
 
 if TYPE_CHECKING:
+    from penstock.broker.metrics import TopicMetrics
     from penstock.core.ids import ProducerIdentity
 
 logger = logging.getLogger(__name__)
@@ -62,8 +63,10 @@ class Partition:
     """The leader's view of one partition. One owner, the event loop; no method awaits."""
 
     __slots__ = (
+        "_counted_end_offset",
         "_rules",
         "_staged",
+        "_staged_bytes",
         "_unseen_bytes",
         "_waiters",
         "config",
@@ -75,11 +78,19 @@ class Partition:
         "log",
         "topic_id",
         "topic_name",
+        "traffic",
         "unflushed_since_ms",
     )
 
     def __init__(
-        self, topic_name: str, topic_id: bytes, index: int, leader_epoch: int, log: PartitionLog, config: TopicConfig
+        self,
+        topic_name: str,
+        topic_id: bytes,
+        index: int,
+        leader_epoch: int,
+        log: PartitionLog,
+        config: TopicConfig,
+        traffic: TopicMetrics,
     ) -> None:
         self.topic_name = topic_name
         self.topic_id = topic_id
@@ -91,7 +102,10 @@ class Partition:
         self.unflushed_since_ms: int | None = None
         self.is_deleted = False
         self.is_internal = is_internal(topic_name)
+        self.traffic = traffic
         self._staged: list[Append] = []
+        self._staged_bytes = 0
+        self._counted_end_offset = log.log_end_offset
         self._unseen_bytes = 0  # behind the high watermark: written or staged, not yet readable
         self._waiters: set[Waiter] = set()
 
@@ -142,6 +156,7 @@ class Partition:
     def _stage(self, batch: memoryview, header: BatchHeader, now_ms: int, log_append_time_ms: int) -> Append:
         base_offset = self.log.stage(batch, header, self.leader_epoch, now_ms)
         self._unseen_bytes += len(batch)
+        self._staged_bytes += len(batch)
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
         return Append(base_offset, base_offset + header.records_count, log_append_time_ms, duplicate=False)
@@ -149,6 +164,7 @@ class Partition:
     def write_staged(self) -> None:
         """Writes what was staged; an Append whose bytes could not be written whole carries the error."""
         staged, self._staged = self._staged, []
+        staged_bytes, self._staged_bytes = self._staged_bytes, 0
         try:
             self.log.write_staged()
         except OSError as error:
@@ -157,8 +173,12 @@ class Partition:
                 # A repeated batch may repeat one of those that were just lost, so it fails with them.
                 append.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot write to its disk: {error.strerror}.")
             return
+        end_offset = self.log.log_end_offset
+        self.traffic.bytes_in.value += staged_bytes
+        self.traffic.messages_in.value += end_offset - self._counted_end_offset
+        self._counted_end_offset = end_offset
         if not self.must_flush:
-            self.advance_high_watermark(self.log.log_end_offset)
+            self.advance_high_watermark(end_offset)
 
     @property
     def must_flush(self) -> bool:

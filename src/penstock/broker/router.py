@@ -20,6 +20,7 @@ from penstock.protocol.headers import begin_response, end_response, response_hea
 if TYPE_CHECKING:
     from penstock.broker.request_context import RequestContext
     from penstock.log.reader import LogSlice
+    from penstock.protocol.schema import Struct
 
 Chunk = bytes | bytearray | memoryview
 Handler = Callable[[Any, "RequestContext"], Any]
@@ -30,10 +31,13 @@ class Route:
 
     `access`: what a client must be allowed, each requirement where it applies. Nothing checks it yet.
     `may_park`: whether the answer may wait for something other than the disk: time, replicas, or other clients.
+    `counts_own_errors`: the handler counts the errors of its answers. For all other APIs the answer is searched for
+    them, which would cost too much for every produce and fetch.
     `notes`: what a version brings, and where this broker differs from Kafka. For COMPATIBILITY.md.
     """
 
     __slots__ = (
+        "_error_fields",
         "_handle",
         "_name",
         "_readers",
@@ -42,6 +46,7 @@ class Route:
         "access",
         "advertised_from",
         "api_key",
+        "counts_own_errors",
         "max_version",
         "may_park",
         "min_version",
@@ -60,11 +65,14 @@ class Route:
         notes: str = "",
         advertised_from: int | None = None,
         splices: bool = False,
+        counts_own_errors: bool = False,
     ) -> None:
         self.api_key = api_key
         self.access = access
         self.may_park = may_park
         self.notes = notes
+        self.counts_own_errors = counts_own_errors
+        self._error_fields: _ErrorFields | None = None
         self.min_version = min_version
         self.max_version = max_version
         self.advertised_from = min_version if advertised_from is None else advertised_from
@@ -114,6 +122,14 @@ class Route:
         end_response(out, 0, sum(len(records) for _, records in splices))
         return _interleaved(out, splices) if splices else [out]
 
+    def errors_in(self, response: Any) -> list[int]:
+        """Every error code in the response but NONE: its own, and those of its topics, partitions or groups."""
+        if self._error_fields is None:
+            self._error_fields = _ErrorFields(response_class(self.api_key))
+        codes: list[int] = []
+        self._error_fields.collect(response, codes)
+        return codes
+
     def failure(self, code: int) -> Any | None:
         """A response that says only that the whole request failed; None where the API has no field for that."""
         response: Any = response_class(self.api_key)()
@@ -121,6 +137,30 @@ class Route:
             return None
         response.error_code = code
         return response
+
+
+class _ErrorFields:
+    """Where a struct of the protocol holds error codes: in a field of its own, and in arrays of structs that do."""
+
+    __slots__ = ("_arrays", "_has_own")
+
+    def __init__(self, struct: type[Struct]) -> None:
+        self._has_own = "error_code" in struct.FIELDS
+        nested: dict[str, _ErrorFields] = {
+            name: _ErrorFields(field.kind)
+            for name, field in struct.FIELDS.items()
+            if field.is_array and isinstance(field.kind, type)
+        }
+        self._arrays: dict[str, _ErrorFields] = {
+            name: fields for name, fields in nested.items() if fields._has_own or fields._arrays
+        }
+
+    def collect(self, value: Any, codes: list[int]) -> None:
+        if self._has_own and value.error_code:
+            codes.append(value.error_code)
+        for name, fields in self._arrays.items():
+            for element in getattr(value, name) or ():
+                fields.collect(element, codes)
 
 
 def _interleaved(out: bytearray, splices: list[tuple[int, Any]]) -> list[Chunk | LogSlice]:
@@ -166,10 +206,10 @@ def _configs_of_any_kind(operation: AclOperation) -> tuple[Requirement, ...]:
 
 # fmt: off
 ROUTES: Final = (
-    Route(0, "produce", 3, 13, advertised_from=0, may_park=True,
+    Route(0, "produce", 3, 13, advertised_from=0, may_park=True, counts_own_errors=True,
           access=(_WRITE_TOPIC, needs((_TRANSACTIONAL_ID, AclOperation.WRITE), when="with a transactional id")),
           notes="topic ids from 13; version 0 is advertised for librdkafka before 2.1, and not served"),
-    Route(1, "fetch", 4, 18, splices=True, may_park=True,
+    Route(1, "fetch", 4, 18, splices=True, may_park=True, counts_own_errors=True,
           access=(_READ_TOPIC, needs((_CLUSTER, AclOperation.CLUSTER_ACTION), when="replicas")),
           notes="sessions from 7, topic ids from 13, the leader with an error from 16; no preferred read replicas"),
     Route(2, "list_offsets", 1, 11, access=(_DESCRIBE_TOPIC,),

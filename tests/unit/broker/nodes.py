@@ -13,6 +13,7 @@ from penstock.broker.main import open_node
 from penstock.broker.node import Node
 from penstock.broker.system import SystemClock, SystemEntropy
 from penstock.core.clock import Clock, Entropy
+from penstock.core.metrics import Metrics
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.image import Endpoint
 
@@ -61,6 +62,7 @@ def node_in(
         fail,
         clock=clock or SystemClock(),
         entropy=entropy or SystemEntropy(),
+        metrics=Metrics(),
     )
     node.register({LISTENER_NAME: Endpoint("127.0.0.1", 9092)})
     node.open_topics()

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
 from penstock.core import limits
+from penstock.core.metrics import Histogram
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 PER_TURN = 10
@@ -33,10 +34,15 @@ class Loading:
         self.failing: int | None = None  # the partition that cannot be read to its end
         self.record_bytes = 1
         self.steps = 0
+        self.load_time = Histogram({}, (0.001,))
         self.on_loaded: list[tuple[int, str]] = []
         find: Any = self.partitions.__getitem__
         self.loads: CoordinatorLoads[str] = CoordinatorLoads(
-            asyncio.get_running_loop(), find, self._load, lambda index, state: self.on_loaded.append((index, state))
+            asyncio.get_running_loop(),
+            find,
+            self._load,
+            lambda index, state: self.on_loaded.append((index, state)),
+            self.load_time,
         )
 
     def _load(self, index: int) -> LoadSteps[str]:
@@ -72,6 +78,7 @@ def test_a_small_partition_is_loaded_within_the_call() -> None:
         loading = Loading(PER_TURN - 1)
         assert loading.loads.get(0) == "state 0"
         assert loading.on_loaded == [(0, "state 0")]
+        assert loading.load_time.count == 1
         assert loading.loads.get(0) == "state 0"
         assert len(loading.on_loaded) == 1
 

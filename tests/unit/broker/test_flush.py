@@ -10,6 +10,7 @@ import pytest
 
 from penstock.broker.flush import Flusher
 from penstock.broker.partition import Partition
+from penstock.core.metrics import Histogram
 
 
 class FakeTicket:
@@ -52,7 +53,8 @@ class Flushing:
 
     def __init__(self) -> None:
         self.fatal: list[OSError] = []
-        self.flusher = Flusher(asyncio.get_running_loop(), self.fatal.append)
+        self.flush_time = Histogram({}, (0.001,))
+        self.flusher = Flusher(asyncio.get_running_loop(), self.fatal.append, self.flush_time)
 
     def request(self, partition: FakePartition) -> asyncio.Future[OSError | None]:
         answer: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
@@ -77,6 +79,7 @@ def test_requests_of_one_turn_share_a_round() -> None:
 
         assert (one.syncs, other.syncs, flushing.flusher.rounds) == (1, 1, 1)
         assert (one.completed, other.completed) == (1, 1)
+        assert flushing.flush_time.count == 1
         flushing.flusher.close()
 
     asyncio.run(scenario())

@@ -16,7 +16,7 @@ from penstock.broker.groups.shard import GroupShard
 from penstock.broker.groups.traits import is_unused, tombstones
 from penstock.coordinator.assignors import ASSIGNORS
 from penstock.coordinator.consumer_group import ConsumerGroup
-from penstock.coordinator.consumer_group_changes import JOIN_EPOCH, ConsumerGroupChange
+from penstock.coordinator.consumer_group_changes import JOIN_EPOCH, ConsumerGroupChange, GroupEpochChanged
 from penstock.coordinator.consumer_group_description import DescribedGroup
 from penstock.coordinator.consumer_group_messages import ConsumerGroupSettings, Heartbeat, check_heartbeat
 from penstock.coordinator.records.consumer_group_records import change_record
@@ -65,6 +65,8 @@ class ConsumerGroups:
     def write(self, shard: GroupShard, group: ConsumerGroup, changes: Sequence[ConsumerGroupChange]) -> None:
         if changes:
             shard.append([change_record(group.group_id, change) for change in changes])
+            if any(isinstance(change, GroupEpochChanged) and change.value is not None for change in changes):
+                self._coordinator.metrics.rebalances.value += 1
         self._coordinator.watch(group)
 
     def describe(self, group_id: str) -> DescribedGroup:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -22,9 +22,10 @@ from penstock.broker.deadlines import Deadlines
 from penstock.broker.groups.loading import LoadedGroups
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.groups.shard import GroupShard
-from penstock.broker.groups.traits import Group, ListedGroup, expiry_rule, is_unused, listed, tombstones
+from penstock.broker.groups.traits import Group, ListedGroup, expiry_rule, is_unused, listed, member_count, tombstones
+from penstock.broker.metrics import GroupMetrics
 from penstock.coordinator.classic_group import ClassicGroup, ClassicGroupSettings
-from penstock.coordinator.classic_messages import Effect, GroupChanged, LeaveReply
+from penstock.coordinator.classic_messages import Effect, GroupChanged, GroupSnapshot, LeaveReply
 from penstock.coordinator.consumer_group import ConsumerGroup
 from penstock.coordinator.offsets import NO_TOPIC_ID
 from penstock.coordinator.records.classic_group_records import snapshot_record
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.broker.groups.consumer import ConsumerGroups
     from penstock.broker.groups.offsets import GroupOffsets
     from penstock.broker.node import Node
+    from penstock.core.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +64,12 @@ class GroupCoordinator:
                 Compression(config.offsets_topic_compression_codec),
             ),
         )
+        self.metrics = GroupMetrics(node.metrics)
+        self._generations: dict[str, int] = {}  # of classic groups, as far as they were counted as rebalances
         self._loads: CoordinatorLoads[GroupShard] = CoordinatorLoads(
-            node.loop, self.log.partition, self._load, self._shard_loaded
+            node.loop, self.log.partition, self._load, self._shard_loaded, self.metrics.load_time
         )
+        self._watch_numbers(node.metrics)
         # A clock that the system's time being set cannot move: members would expire that are well and alive.
         self._clock_origin_ms = node.now_ms() - int(node.loop.time() * 1000)
         self._deadlines = Deadlines(node.loop, self.now_ms, self._group_is_due)
@@ -132,6 +137,7 @@ class GroupCoordinator:
         shard.offsets = loaded.offsets
         settings = self.classic_settings
         for snapshot in loaded.classic.values():
+            self._generations[snapshot.group_id] = snapshot.generation_id
             shard.groups[snapshot.group_id] = ClassicGroup.restore(snapshot, settings, _new_uuid, self.now_ms())
             yield 0
         for group_id, changes in loaded.consumer.items():
@@ -187,6 +193,7 @@ class GroupCoordinator:
         for effect in effects:
             if isinstance(effect, GroupChanged):
                 shard.append([snapshot_record(effect.snapshot)])
+                self._count_rebalance(effect.snapshot)
             else:
                 shard.answer(_reply_of(effect), effect.results if isinstance(effect, LeaveReply) else effect.result)
         if group.is_idle and group.generation_id == 0 and not shard.offsets.knows(group.group_id):
@@ -195,12 +202,29 @@ class GroupCoordinator:
         else:
             self.watch(group)
 
+    def _count_rebalance(self, snapshot: GroupSnapshot) -> None:
+        if snapshot.generation_id > self._generations.get(snapshot.group_id, 0):
+            self._generations[snapshot.group_id] = snapshot.generation_id
+            self.metrics.rebalances.value += 1
+
+    def _watch_numbers(self, metrics: Metrics) -> None:
+        def groups() -> Iterator[Group]:
+            for shard in self._loads.loaded.values():
+                yield from shard.groups.values()
+
+        prefix = "kafka_coordinator_group_groupmetadatamanager_"
+        metrics.gauge_reader(prefix + "numgroups", "Groups that are loaded.", lambda: [({}, sum(1 for _ in groups()))])
+        metrics.gauge_reader(
+            prefix + "nummembers", "Members of all groups.", lambda: [({}, sum(map(member_count, groups())))]
+        )
+
     def watch(self, group: Group) -> None:
         """To be called after whatever may have brought the group's next deadline forward."""
         self._deadlines.set(group.group_id, group.next_deadline_ms())
 
     def forget(self, shard: GroupShard, group: Group) -> None:
         del shard.groups[group.group_id]
+        self._generations.pop(group.group_id, None)
         self._deadlines.forget(group.group_id)
 
     def list_groups(self) -> list[ListedGroup]:

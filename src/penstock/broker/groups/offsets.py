@@ -57,6 +57,7 @@ class GroupOffsets:
         stale = set() if group is None else self._check(group, committer, commits, transactional=False)
         accepted = {partition: offset for partition, offset in commits.items() if partition not in stale}
         self._ensure_group(shard, group_id, accepted)
+        self._coordinator.metrics.offset_commits.value += len(accepted)
         shard.append([shard.offsets.commit(group_id, partition, offset) for partition, offset in accepted.items()])
         shard.answer(reply, None)
         return stale
@@ -77,6 +78,7 @@ class GroupOffsets:
         # Before memory changes: what the log refuses must cost this producer its commit, and not every group its shard.
         self._coordinator.log.check_producer(shard.index, producer)
         self._ensure_group(shard, group_id, accepted)
+        self._coordinator.metrics.offset_commits.value += len(accepted)
         records = [
             shard.offsets.commit_in_transaction(producer.producer_id, group_id, partition, offset)
             for partition, offset in accepted.items()

@@ -37,6 +37,10 @@ def is_unused(group: Group) -> bool:
     return group.is_idle if isinstance(group, ClassicGroup) else group.is_empty
 
 
+def member_count(group: Group) -> int:
+    return len(group.describe().members)
+
+
 def tombstones(group: Group) -> list[CoordinatorRecord]:
     """What makes the log forget the group; NON_EMPTY_GROUP while it has members."""
     if isinstance(group, ConsumerGroup):

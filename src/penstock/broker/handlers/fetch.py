@@ -52,6 +52,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | De
     try:
         fetch = _Fetch(request, context)
     except BrokerError as error:
+        context.node.request_metrics.failed("Fetch", error.code)
         return FetchResponse(error_code=error.code)
     fetch.read()
     if fetch.is_satisfied or request.max_wait_ms <= 0:
@@ -205,6 +206,10 @@ class _Fetch:
                     else FetchableTopicResponse(topic=name)
                 )
             topic.partitions.append(data)
+            if data.records:
+                self._partition(position.key).traffic.bytes_out.value += len(data.records)
+            elif data.error_code:
+                self.node.request_metrics.failed("Fetch", data.error_code)
             if session is not None and data.records:
                 session.serve_last(position.key)
         response = FetchResponse(

@@ -44,6 +44,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Deferred | None:
     if not ACKS_ALL <= request.acks <= ACKS_LEADER:
+        context.node.request_metrics.failed("Produce", ErrorCode.INVALID_REQUIRED_ACKS)
         return _refused(request)
     pending = PendingProduce(request.acks, context)
     if request.transactional_id is None:
@@ -171,6 +172,7 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
         response.error_code = code
         response.error_message = self._error_text = message
         response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
+        self._context.node.request_metrics.failed("Produce", code)
 
     def _answer(self) -> None:
         if self._acks == ACKS_NONE:

@@ -26,6 +26,7 @@ from penstock.protocol.framing import FrameBuffer
 from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header
 
 if TYPE_CHECKING:
+    from penstock.broker.metrics import ListenerMetrics
     from penstock.broker.network.server import Server
     from penstock.broker.node import Node
 
@@ -37,10 +38,11 @@ _PRODUCE_KEY: Final = 0
 class _Slot:
     """A request's place in the line of responses."""
 
-    __slots__ = ("answer", "correlation_id", "route", "version")
+    __slots__ = ("answer", "correlation_id", "received_s", "route", "version")
 
-    def __init__(self, route: Route, version: int, correlation_id: int, answer: Any) -> None:
+    def __init__(self, route: Route, version: int, correlation_id: int, answer: Any, received_s: float) -> None:
         self.route = route
+        self.received_s = received_s
         self.version = version
         self.correlation_id = correlation_id
         self.answer = answer  # a response message, or a Deferred that will have one
@@ -49,9 +51,11 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """Speaks the Kafka protocol with one peer; knows nothing of what the APIs mean."""
 
-    def __init__(self, server: Server, node: Node, listener_name: str) -> None:
+    def __init__(self, server: Server, node: Node, listener_name: str, traffic: ListenerMetrics) -> None:
         self._server = server
         self._node = node
+        self._traffic = traffic
+        self._requests = node.request_metrics
         self.listener_name = listener_name
         self._frames = FrameBuffer(node.config.socket_request_max_bytes)
         self._line: deque[_Slot] = deque()
@@ -73,6 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self._sender = Sender(transport_socket, self._node.loop, self._drained, self.close)
         self.last_active = self._node.loop.time()
+        self._traffic.accepted.value += 1
+        self._traffic.open.value += 1
         self._server.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -80,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._node.loop.time()
+        self._traffic.bytes_in.value += nbytes
         self._frames.advance(nbytes)
         self._handle_frames()
 
@@ -93,6 +100,8 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(slot.answer, Deferred):
                 slot.answer.abandon()
         self._line.clear()
+        self._traffic.closed.value += 1
+        self._traffic.open.value -= 1
         self._server.closed(self)
 
     def close(self, reason: str | None = None) -> None:
@@ -156,14 +165,19 @@ class Connection(asyncio.BufferedProtocol):
                 raise ProtocolError(f"{route.name} failed, and has no way to say so") from None
         if answer is not None:
             self._answer(route, version, correlation_id, answer)
+        else:
+            self._requests.answered(route, 0.0, 1)
 
     def _answer(self, route: Route, version: int, correlation_id: int, answer: Any) -> None:
         if isinstance(answer, Deferred):
             answer.listen(self._deferred_completed)
         elif not self._line:
             self._outgoing += route.write(version, correlation_id, answer)
+            self._requests.answered(route, self._node.loop.time() - self.last_active, 1)
+            if not route.counts_own_errors:
+                self._count_errors(route, answer)
             return
-        self._line.append(_Slot(route, version, correlation_id, answer))
+        self._line.append(_Slot(route, version, correlation_id, answer, self.last_active))
 
     # Answers
 
@@ -175,6 +189,10 @@ class Connection(asyncio.BufferedProtocol):
         """Sends what stands completed at the head of the line."""
         line = self._line
         outgoing = self._outgoing
+        # Requests of one API that came in by one read are counted together.
+        route: Route | None = None
+        received_s = 0.0
+        answered = 0
         while line:
             slot = line[0]
             answer = slot.answer
@@ -183,12 +201,23 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 answer = answer.response
             line.popleft()
-            outgoing += slot.route.write(slot.version, slot.correlation_id, answer)
+            if slot.route is not route or slot.received_s != received_s:
+                if route is not None:
+                    self._requests.answered(route, self._node.loop.time() - received_s, answered)
+                route, received_s, answered = slot.route, slot.received_s, 0
+            answered += 1
+            outgoing += route.write(slot.version, slot.correlation_id, answer)
+            if not route.counts_own_errors:
+                self._count_errors(route, answer)
+        if route is not None:
+            self._requests.answered(route, self._node.loop.time() - received_s, answered)
         if not outgoing or self._closing:
             return
         self._outgoing = []
         try:
-            self._sender.send(_joined(outgoing))
+            chunks = _joined(outgoing)
+            self._traffic.bytes_out.value += sum(map(len, chunks))
+            self._sender.send(chunks)
         except OSError as error:
             self.close(f"records cannot be read: {error.strerror}")
             return
@@ -196,6 +225,10 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
         elif self._reading_paused:
             self._resume_reading()
+
+    def _count_errors(self, route: Route, answer: Any) -> None:
+        for code in route.errors_in(answer):
+            self._requests.failed(route.name, code)
 
     # Back-pressure
 

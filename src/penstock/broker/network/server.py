@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
+from penstock.broker.metrics import ListenerMetrics
 from penstock.broker.network.connection import Connection
 from penstock.broker.network.endpoints import BoundListener
 from penstock.broker.node import Node
@@ -23,9 +24,10 @@ class Server:
 
     async def listen(self, bound: Sequence[BoundListener]) -> None:
         for listener in bound:
+            traffic = ListenerMetrics(self._node.metrics, listener.name)
             self._listeners.append(
                 await self._node.loop.create_server(
-                    partial(Connection, self, self._node, listener.name),
+                    partial(Connection, self, self._node, listener.name, traffic),
                     sock=listener.socket,
                     backlog=limits.LISTEN_BACKLOG,
                 )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
 from penstock.broker.coordinator_log import CoordinatorLog, CoordinatorTopic
 from penstock.broker.deadlines import Deadlines
+from penstock.broker.metrics import load_time
 from penstock.broker.transactions.admission import Joining, refusal_for
 from penstock.broker.transactions.hanging import end_hanging_transactions
 from penstock.broker.transactions.markers import Failures, TransactionEnd, write_markers
@@ -76,7 +77,11 @@ class TransactionCoordinator:
         )
         self._topic_id: bytes | None = None
         self._loads: CoordinatorLoads[Transactions] = CoordinatorLoads(
-            node.loop, self._log.partition, self._load, self._shard_loaded
+            node.loop,
+            self._log.partition,
+            self._load,
+            self._shard_loaded,
+            load_time(node.metrics, "transactioncoordinatormetrics"),
         )
         self._epochs: dict[int, int] = {}  # of this coordinator, for each shard: the leader epoch it was loaded in
         self._finishing: set[str] = set()  # whose markers are being written
