@@ -12,7 +12,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.core.ids import BrokerId, TopicName
-from penstock.metadata.image import BrokerConfigChanged, DurableChange, TopicConfigChanged, TopicImage
+from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.image import (
+    BrokerConfigChanged,
+    ClusterImage,
+    DurableChange,
+    TopicConfigChanged,
+    TopicImage,
+)
 from penstock.metadata.topics import validate_topic_name
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
@@ -41,29 +48,29 @@ class ConfigResource(NamedTuple):
     name: str
 
 
-NewConfigs = Callable[["ResourceSettings"], dict[str, str]]
+NewConfigs = Callable[["ResourceConfigs", BrokerConfig], dict[str, str]]
+"""From a resource's settings, and the broker's configuration, to all settings that the resource has afterwards."""
 
 
-class ResourceSettings(NamedTuple):
-    """One resource's own settings as they are, and what is needed to decide on others."""
+class ResourceConfigs(NamedTuple):
+    """The settings of one resource: a topic's, one broker's, or with neither those of all brokers."""
 
-    node: Node
     topic: TopicImage | None
     broker_id: BrokerId | None
     current: Mapping[str, str]
 
 
-def settings_of(node: Node, resource: ConfigResource) -> ResourceSettings:
-    """The settings that may be read and changed under this name, or the BrokerError that says why there are none."""
+def configs_of(resource: ConfigResource, image: ClusterImage, this_broker: BrokerId) -> ResourceConfigs:
+    """The settings that this name stands for, or the BrokerError that says why there are none."""
     if resource.type == ResourceType.TOPIC:
-        topic = node.image.topics.get(TopicName(resource.name))
+        topic = image.topics.get(TopicName(resource.name))
         if topic is None:
             validate_topic_name(resource.name)
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {resource.name!r}.")
-        return ResourceSettings(node, topic, None, topic.configs)
+        return ResourceConfigs(topic, None, topic.configs)
     if resource.type == ResourceType.BROKER:
-        broker_id = _broker_id(node, resource.name)
-        return ResourceSettings(node, None, broker_id, node.image.dynamic_configs_of(broker_id))
+        broker_id = _broker_id(this_broker, resource.name)
+        return ResourceConfigs(None, broker_id, image.dynamic_configs_of(broker_id))
     raise unsupported(resource.type)
 
 
@@ -74,13 +81,36 @@ def unsupported(resource_type: int) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, f"There is no kind of resource with the number {resource_type}.")
 
 
-def change_settings(
-    node: Node, wanted: Sequence[tuple[ConfigResource, NewConfigs]], *, validate_only: bool
-) -> list[BrokerError | None]:
-    """Decides and commits one request's changes; one answer per resource, None where all went well.
+def alter_configs(
+    node: Node,
+    wanted: Sequence[tuple[ConfigResource, NewConfigs]],
+    on_done: Callable[[list[BrokerError | None]], None],
+    *,
+    validate_only: bool,
+) -> None:
+    """Proposes one request's changes together, so that they share one fsync. Tells one outcome per resource."""
+    outcomes: list[BrokerError | None] = []
 
-    The good ones are committed together, so that a request waits for one fsync.
-    """
+    def decide(image: ClusterImage) -> list[DurableChange]:
+        nonlocal outcomes
+        outcomes, changes = _decide(wanted, image, node.broker_id, node.config_in(image))
+        return [] if validate_only else changes
+
+    def decided(failure: BrokerError | None) -> None:
+        if failure is None:
+            on_done(outcomes)
+        else:
+            on_done([outcome or failure for outcome in outcomes or [None] * len(wanted)])
+
+    node.propose(decide, decided)
+
+
+def _decide(
+    wanted: Sequence[tuple[ConfigResource, NewConfigs]],
+    image: ClusterImage,
+    this_broker: BrokerId,
+    broker_config: BrokerConfig,
+) -> tuple[list[BrokerError | None], list[DurableChange]]:
     times_named = Counter(resource for resource, _ in wanted)
     outcomes: list[BrokerError | None] = []
     changes: list[DurableChange] = []
@@ -90,8 +120,8 @@ def change_settings(
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each resource may be named once only.")
             if resource == (ResourceType.TOPIC, ""):
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Settings for all topics are the broker's to have.")
-            settings = settings_of(node, resource)
-            configs = new_configs(settings)
+            settings = configs_of(resource, image, this_broker)
+            configs = new_configs(settings, broker_config)
             if settings.topic is not None:
                 changes.append(TopicConfigChanged(settings.topic.topic_id, configs))
             else:
@@ -99,20 +129,14 @@ def change_settings(
             outcomes.append(None)
         except BrokerError as error:
             outcomes.append(error.to_keep())
-    if changes and not validate_only:
-        try:
-            node.commit(changes)
-        except BrokerError as error:
-            refusal = error.to_keep()
-            outcomes = [outcome or refusal for outcome in outcomes]
-    return outcomes
+    return outcomes, changes
 
 
-def _broker_id(node: Node, name: str) -> BrokerId | None:
+def _broker_id(this_broker: BrokerId, name: str) -> BrokerId | None:
     if name == EVERY_BROKER:
         return None
-    if name != str(node.broker_id):
+    if name != str(this_broker):
         raise BrokerError(
-            ErrorCode.INVALID_REQUEST, f"This is broker {node.broker_id}; it has no settings of broker {name[:100]!r}."
+            ErrorCode.INVALID_REQUEST, f"This is broker {this_broker}; it has no settings of broker {name[:100]!r}."
         )
-    return node.broker_id
+    return this_broker

@@ -14,14 +14,16 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.broker.appends import AppendGroup
-from penstock.broker.topic_creation import create_topics
+from penstock.broker.deferred import Deferred
+from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.coordinator.placement import partition_of
 from penstock.coordinator.records.codec import CoordinatorRecord
 from penstock.core import limits
 from penstock.core.errors import ProtocolError
+from penstock.core.ids import TopicName
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.compression import Compression
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -66,6 +68,7 @@ class CoordinatorLog:
         self._node = node
         self._topic = topic
         self._loading: set[int] = set()
+        self._creation_failure: str | None = None
 
     @property
     def topic_name(self) -> str:
@@ -73,16 +76,29 @@ class CoordinatorLog:
 
     def partition_for(self, coordinator_key: str) -> int:
         """The partition that holds what is known of a group or a transactional id."""
-        if self._topic.name in self._node.topics:
-            count = len(self._node.topics.topic(self._topic.name).partitions)
-        else:
-            count = self._topic.partition_count
+        image = self._node.image.topics.get(TopicName(self._topic.name))
+        count = self._topic.partition_count if image is None else len(image.partitions)
         return partition_of(coordinator_key, count)
 
-    def ensure_topic(self) -> None:
-        """Creates the topic unless it exists; COORDINATOR_NOT_AVAILABLE where that is impossible now."""
+    def check_topic(self) -> None:
+        """COORDINATOR_NOT_AVAILABLE unless the topic exists."""
+        if self._topic.name not in self._node.topics:
+            reason = self._creation_failure or f"The topic {self._topic.name} does not exist."
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+
+    def with_topic(self, handle: Callable[[], Any]) -> Any:
+        """Runs a handler whose request may be the first to need the topic: at once, or when the topic is created."""
+        if self._topic.name in self._node.topics:
+            return handle()
+        answer = _AfterCreation()
+        self.ensure_topic(lambda error: answer.run(handle))
+        return answer
+
+    def ensure_topic(self, on_ensured: OnCommitted) -> None:
+        """Creates the topic unless it exists; at once if it does. COORDINATOR_NOT_AVAILABLE if that fails."""
         topic = self._topic
         if topic.name in self._node.topics:
+            on_ensured(None)
             return
         wanted = NewTopic(
             topic.name,
@@ -90,12 +106,18 @@ class CoordinatorLog:
             min(topic.replication_factor, len(self._node.image.brokers)),
             configs=tuple(topic.configs.items()),
         )
-        outcome = create_topics(self._node, [wanted])[topic.name]
-        if isinstance(outcome, BrokerError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            logger.error("cannot create the topic %s: %s", topic.name, outcome.message)
-            raise BrokerError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The topic {topic.name} cannot be created: {outcome.message}"
-            )
+
+        def created(results: CreationResults) -> None:
+            outcome = results[topic.name]
+            if isinstance(outcome, BrokerError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                logger.error("cannot create the topic %s: %s", topic.name, outcome.message)
+                self._creation_failure = f"The topic {topic.name} cannot be created: {outcome.message}"
+                on_ensured(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._creation_failure))
+            else:
+                self._creation_failure = None
+                on_ensured(None)
+
+        create_topics(self._node, [wanted], created)
 
     def check_producer(self, partition: int, producer: BatchProducer) -> None:
         """INVALID_PRODUCER_EPOCH where the partition has heard of a newer epoch, and will refuse a batch of this."""
@@ -173,6 +195,30 @@ class CoordinatorLog:
 
     def partition(self, index: int) -> Partition:
         return self._node.topics.partition(self._topic.name, index)
+
+
+class _AfterCreation(Deferred):
+    """The answer of a handler that waits for the topic. If its creation failed, the handler's own check says so."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inner: Deferred | None = None
+
+    def run(self, handle: Callable[[], Any]) -> None:
+        inner = handle()
+        if not isinstance(inner, Deferred):
+            self.complete(inner)
+        elif inner.done:
+            self.complete(inner.response)
+        else:
+            self._inner = inner
+            inner.listen(lambda: self.complete(inner.response))
+
+    def abandon(self) -> None:
+        if self._inner is not None:
+            self._inner.abandon()
 
 
 def _tell_outcome(append: Append, on_committed: OnCommitted) -> None:

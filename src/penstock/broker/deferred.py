@@ -7,13 +7,16 @@ the answer, so that every response of one socket read can still leave in one wri
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Deferred:
     """Completed once, with the response message; whoever listens is told at that moment."""
 
     __slots__ = ("_listener", "done", "response")
+
+    is_barrier: ClassVar[bool] = False
+    """Whether later requests of the connection wait until this one is answered."""
 
     def __init__(self) -> None:
         self.done = False
@@ -33,3 +36,15 @@ class Deferred:
 
     def abandon(self) -> None:
         """Nobody will hear the answer any more. What waits somewhere leaves there."""
+
+
+class Barrier(Deferred):
+    """An answer that later requests of the same connection may rely on: a topic that is being created, for one.
+
+    Kafka handles one request of a connection at a time. Here later requests are handled while an answer is outstanding;
+    those behind a change of the cluster are not, so that a client finds what it asked for before.
+    """
+
+    __slots__ = ()
+
+    is_barrier = True

@@ -22,6 +22,7 @@ from typing import Final
 import uvloop
 
 from penstock.broker.housekeeping import Housekeeping
+from penstock.broker.local_metadata_store import LocalMetadataStore
 from penstock.broker.network.endpoints import (
     BoundListener,
     CannotListen,
@@ -44,8 +45,10 @@ from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.config_definition import ConfigError
 from penstock.metadata.image import ClusterImage, Endpoint
-from penstock.metadata.store_local import LocalStore, StoreError, StoreInUse
+from penstock.metadata.store import MetadataStore
+from penstock.metadata.store_local import LocalJournal, StoreError, StoreInUse
 from penstock.metadata.topic_config import TopicConfig
+from penstock.protocol.error_codes import BrokerError
 
 logger = logging.getLogger(__name__)
 
@@ -111,9 +114,11 @@ async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundLis
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    node = open_node(config, directory, loop, on_fatal, clock=SystemClock(), entropy=SystemEntropy(), metrics=Metrics())
+    entropy = SystemEntropy()
+    store = open_store(config, directory, loop, entropy)
+    node = open_node(config, directory, store, loop, on_fatal, clock=SystemClock(), entropy=entropy, metrics=Metrics())
     endpoints = advertised_endpoints(config.advertised_listeners, bound)
-    node.register(endpoints)
+    await _register(node, endpoints)
     node.open_topics()
     server = Server(node)
     await server.listen(bound)
@@ -123,12 +128,12 @@ async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundLis
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    _write_runtime_file(directory, endpoints)
-    first = next(iter(endpoints.values()))
-    on_ready(first.host, first.port)
-    # After the first client may have been told that the broker is there: nobody who starts one waits for this.
-    loop.call_soon(node.resume_transactions)
     try:
+        _write_runtime_file(directory, endpoints)
+        first = next(iter(endpoints.values()))
+        on_ready(first.host, first.port)
+        # After on_ready, so that a client that waits for the start does not wait for this.
+        loop.call_soon(node.resume_transactions)
         await stopped.wait()
     finally:
         housekeeping.stop()
@@ -147,9 +152,29 @@ async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundLis
     return ExitCode.OK
 
 
+def open_store(
+    config: BrokerConfig, directory: Path, loop: asyncio.AbstractEventLoop, entropy: Entropy
+) -> LocalMetadataStore:
+    try:
+        return LocalMetadataStore(LocalJournal.open(directory, node_id=config.node_id, new_uuid=entropy.uuid), loop)
+    except StoreInUse as error:
+        raise StartError(ExitCode.DATA_DIR_IN_USE, str(error)) from None
+    except StoreError as error:
+        raise StartError(ExitCode.DATA_DIR_UNUSABLE, str(error)) from None
+
+
+async def _register(node: Node, endpoints: Mapping[str, Endpoint]) -> None:
+    registered: asyncio.Future[BrokerError | None] = node.loop.create_future()
+    node.register(endpoints, registered.set_result)
+    error = await registered
+    if error is not None:
+        raise StartError(ExitCode.FAILURE, f"the broker cannot register: {error.message}")
+
+
 def open_node(
     config: BrokerConfig,
     directory: Path,
+    store: MetadataStore,
     loop: asyncio.AbstractEventLoop,
     on_fatal: Callable[[str], None],
     *,
@@ -158,7 +183,6 @@ def open_node(
     metrics: Metrics,
 ) -> Node:
     try:
-        store = LocalStore.open(directory, node_id=config.node_id, new_uuid=entropy.uuid)
         log_directory = LogDirectory.open(
             str(directory),
             RealFileSystem(),
@@ -167,10 +191,8 @@ def open_node(
             report_damage=_report_damage,
         )
         return Node(config, store, log_directory, loop, on_fatal, clock=clock, entropy=entropy, metrics=metrics)
-    except (StoreInUse, LogDirectoryInUse) as error:
+    except LogDirectoryInUse as error:
         raise StartError(ExitCode.DATA_DIR_IN_USE, str(error)) from None
-    except StoreError as error:
-        raise StartError(ExitCode.DATA_DIR_UNUSABLE, str(error)) from None
     except OSError as error:
         place = error.filename or directory
         raise StartError(

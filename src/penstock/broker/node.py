@@ -1,7 +1,8 @@
 """One broker: its settings, the cluster as it knows it, and the topics it serves. What handlers are given.
 
-Changes go one way: a handler asks `metadata/` for a decision, `commit` makes it durable in the store, and then it is
-carried out here, on logs and partitions. What the store holds and the disk lacks is made at the next start.
+Changes of the cluster go one way. A handler proposes a decision (`metadata/` makes it), the store commits it, and the
+node carries out every change that the store has committed, on its logs and partitions. A start carries out what the
+store holds and the disk lacks.
 
 Belongs to the event loop; nothing here may be called from another thread.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.appends import AppendRound
@@ -18,6 +19,7 @@ from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
 from penstock.broker.metrics import RequestMetrics, TopicMetrics, flush_time, watch_logs
 from penstock.broker.partition import Partition
+from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.topic_table import Topic, TopicTable
 from penstock.core import limits
 from penstock.core.clock import Clock, Entropy
@@ -30,8 +32,8 @@ from penstock.metadata.image import (
     BrokerConfigChanged,
     BrokerImage,
     BrokerRegistered,
+    Change,
     ClusterImage,
-    DurableChange,
     Endpoint,
     PartitionImage,
     PartitionsAdded,
@@ -41,7 +43,7 @@ from penstock.metadata.image import (
     TopicDeleted,
     TopicImage,
 )
-from penstock.metadata.store_local import LocalStore
+from penstock.metadata.store import CommittedChanges, Decide, MetadataStore, OnDecided
 from penstock.metadata.topic_config import TopicConfig
 from penstock.metadata.topics import TRANSACTION_STATE_TOPIC
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -61,7 +63,7 @@ class Node:
     def __init__(
         self,
         config: BrokerConfig,
-        store: LocalStore,
+        store: MetadataStore,
         log_directory: LogDirectory,
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[str], None],
@@ -83,7 +85,9 @@ class Node:
         self.flusher = Flusher(loop, self._log_directory_failed, flush_time(metrics))
         self.appends = AppendRound(loop, self.flusher)
         self._static_config = config
+        self.config = config
         self._use_dynamic_config()
+        self.producer_ids = ProducerIds(store)
         self.fetch_sessions = FetchSessionCache(
             self.config.max_incremental_fetch_session_cache_slots,
             limits.FETCH_SESSION_EVICTION_MS,
@@ -93,6 +97,7 @@ class Node:
         watch_logs(metrics, self._log_offsets)
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
+        store.subscribe(self._committed)
 
     # What handlers ask
 
@@ -102,7 +107,7 @@ class Node:
 
     @property
     def broker_id(self) -> BrokerId:
-        return self.store.node_id
+        return BrokerId(self.config.node_id)
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -145,9 +150,10 @@ class Node:
 
     # The cluster's changes
 
-    def register(self, endpoints: Mapping[str, Endpoint]) -> None:
+    def register(self, endpoints: Mapping[str, Endpoint], on_decided: OnDecided) -> None:
         """Makes this broker known under the endpoints that it advertises, by listener name."""
-        self.image.apply(BrokerRegistered(BrokerImage(self.broker_id, endpoints, self.config.broker_rack)))
+        registration = BrokerRegistered(BrokerImage(self.broker_id, endpoints, self.config.broker_rack))
+        self.propose(lambda image: [registration], on_decided)
 
     def open_topics(self) -> None:
         """Serves every topic in the image, each from its own log and from no other topic's."""
@@ -165,26 +171,52 @@ class Node:
         made_for = self.log_directory.topic_id(topic.name, index)
         return made_for is None or made_for == topic.topic_id
 
-    def commit(self, changes: Iterable[DurableChange]) -> None:
-        """Makes the changes durable and carries them out; a BrokerError means that nothing was changed."""
-        changes = list(changes)
+    def config_in(self, image: ClusterImage) -> BrokerConfig:
+        """This broker's configuration under the dynamic settings of an image, such as one that a decision is given."""
+        return self._static_config.with_dynamic(
+            cluster_wide=image.dynamic_configs_of(None), per_broker=image.dynamic_configs_of(self.broker_id)
+        )
+
+    def propose(self, decide: Decide, on_decided: OnDecided) -> None:
+        """Makes a change of the cluster: `decide` runs on the newest image when its turn comes. See `MetadataStore`.
+
+        Logs of new partitions are made before the change is committed: a disk that has no room for a topic's
+        directories must not have the topic.
+        """
         made: list[tuple[str, int]] = []
+
+        def decide_and_make_logs(image: ClusterImage) -> Sequence[Change]:
+            self._unmake_logs(made)
+            changes = decide(image)
+            try:
+                for change in changes:
+                    self._make_logs(change, image, made)
+            except OSError as error:
+                self._unmake_logs(made)
+                raise BrokerError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot write to its disk: {error.strerror}."
+                ) from error
+            return changes
+
+        def decided(failure: BrokerError | None) -> None:
+            if failure is not None:
+                self._unmake_logs(made)
+            on_decided(failure)
+
+        self.store.propose(decide_and_make_logs, decided)
+
+    def _committed(self, committed: CommittedChanges) -> None:
+        """Carries out what the store has committed, on this broker's logs and partitions."""
         try:
-            # Before the promise: a disk that has no room for a topic's directories must not have the topic.
-            for change in changes:
-                self._make_logs(change, made)
-            self.store.commit(changes)
-        except BrokerError:
-            self._unmake_logs(made)
-            raise
+            for change in committed.changes:
+                self._carry_out(change)
         except OSError as error:
-            self._unmake_logs(made)
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot write to its disk: {error.strerror}."
-            ) from error
-        for change in changes:
-            self._carry_out(change)
-        if self._groups is not None and any(isinstance(change, _CHANGES_OF_TOPICS) for change in changes):
+            self._on_fatal(
+                f"{self.log_directory.path}: a change of the metadata cannot be carried out: {error.strerror}; "
+                "check the disk"
+            )
+            return
+        if self._groups is not None and any(isinstance(change, _CHANGES_OF_TOPICS) for change in committed.changes):
             self._groups.topics_changed()
 
     def log_starts_changed(self) -> None:
@@ -215,7 +247,7 @@ class Node:
             self.log_directory.close(self._high_watermarks(), sync_all)
         self.store.close()
 
-    def _carry_out(self, change: DurableChange) -> None:
+    def _carry_out(self, change: Change) -> None:
         match change:
             case TopicCreated(topic):
                 self._serve(topic)
@@ -230,34 +262,35 @@ class Node:
                 self._use_dynamic_config()
                 for image in self.image.topics.values():
                     self._reconfigure(image)
-            case ProducerIdsAllocated():
+            case ProducerIdsAllocated() | BrokerRegistered():
                 pass
 
-    def _make_logs(self, change: DurableChange, made: list[tuple[str, int]]) -> None:
+    def _make_logs(self, change: Change, image: ClusterImage, made: list[tuple[str, int]]) -> None:
         match change:
             case TopicCreated(topic):
                 partitions = topic.partitions
             case PartitionsAdded(topic_id, partitions):
-                topic = self.image.topics_by_id[topic_id]
+                topic = image.topics_by_id[topic_id]
             case _:
                 return
         settings = log_config(self._topic_config(topic), self.config)
         for partition in partitions:
+            if (topic.name, partition.index) in self.log_directory.logs:
+                # Of a topic of this name whose deletion is committed in the same round. The new log is made after it.
+                continue
             self.log_directory.create(topic.name, partition.index, topic.topic_id, settings, self.now_ms())
             made.append((topic.name, partition.index))
 
     def _unmake_logs(self, made: list[tuple[str, int]]) -> None:
-        for name, index in made:
-            self._remove_later(self.log_directory.delete(name, index, self.entropy.uuid().hex()))
+        while made:
+            self._remove_later(self.log_directory.delete(*made.pop(), self.entropy.uuid().hex()))
 
     def _remove_later(self, path: str) -> None:
         """Removing files takes long for a large topic, and nobody waits for it; what is left the next start removes."""
         self.loop.run_in_executor(None, self.log_directory.remove_deleted, path)
 
     def _use_dynamic_config(self) -> None:
-        self.config = self._static_config.with_dynamic(
-            cluster_wide=self.image.dynamic_configs_of(None), per_broker=self.image.dynamic_configs_of(self.broker_id)
-        )
+        self.config = self.config_in(self.image)
         self.inherited_topic_config = TopicConfig.inherited(self.config.layers)
 
     def _topic_config(self, image: TopicImage) -> TopicConfig:

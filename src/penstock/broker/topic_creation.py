@@ -1,41 +1,53 @@
-"""Creating topics, for the two requests that do: CreateTopics, and Metadata when auto-creation is on.
+"""Creating topics: for CreateTopics, for Metadata with auto-creation, and for the coordinators' internal topics.
 
-Decisions are `metadata/topics.py`'s; this commits the good ones of a request together, so that it waits for one fsync.
+`metadata/topics.py` decides. This module proposes all good decisions of a request together: they share one fsync.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.core.ids import TopicId
-from penstock.metadata.image import TopicCreated, TopicImage
+from penstock.metadata.image import ClusterImage, TopicCreated, TopicImage
 from penstock.metadata.topics import NewTopic, TopicDefaults, decide_creations
 from penstock.protocol.error_codes import BrokerError
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
+CreationResults = dict[str, TopicImage | BrokerError]
+
 
 def create_topics(
-    node: Node, wanted: Sequence[NewTopic], *, validate_only: bool = False
-) -> dict[str, TopicImage | BrokerError]:
-    """What became of each name: the new topic, or why there is none."""
-    defaults = TopicDefaults(
-        node.config.num_partitions, node.config.default_replication_factor, node.inherited_topic_config
-    )
-    decisions = decide_creations(node.image, wanted, defaults, lambda: TopicId(node.entropy.uuid()))
-    changes = [decision for decision in decisions.values() if isinstance(decision, TopicCreated)]
-    failure: BrokerError | None = None
-    if changes and not validate_only:
-        try:
-            node.commit(changes)
-        except BrokerError as error:
-            failure = error.to_keep()
-    results: dict[str, TopicImage | BrokerError] = {}
-    for name, decision in decisions.items():
-        if isinstance(decision, BrokerError):
-            results[name] = decision
-        else:
-            results[name] = failure or decision.topic
-    return results
+    node: Node,
+    wanted: Sequence[NewTopic],
+    on_done: Callable[[CreationResults], None],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Tells the outcome by name: the new topic, or the error that refused it."""
+    decisions: dict[str, TopicCreated | BrokerError] = {}
+
+    def decide(image: ClusterImage) -> list[TopicCreated]:
+        nonlocal decisions
+        defaults = TopicDefaults(
+            node.config.num_partitions, node.config.default_replication_factor, node.inherited_topic_config
+        )
+        decisions = decide_creations(image, wanted, defaults, lambda: TopicId(node.entropy.uuid()))
+        if validate_only:
+            return []
+        return [decision for decision in decisions.values() if isinstance(decision, TopicCreated)]
+
+    def decided(failure: BrokerError | None) -> None:
+        if failure is not None and not decisions:
+            on_done({topic.name: failure for topic in wanted})
+            return
+        on_done(
+            {
+                name: decision if isinstance(decision, BrokerError) else failure or decision.topic
+                for name, decision in decisions.items()
+            }
+        )
+
+    node.propose(decide, decided)

@@ -149,6 +149,18 @@ class ClusterImage:
         self.version = 0
         self._names_by_collision_key: dict[str, TopicName] = {}
 
+    def copy(self) -> ClusterImage:
+        """An image of its own that starts out equal to this one."""
+        copied = ClusterImage(self.cluster_id)
+        copied.brokers = dict(self.brokers)
+        copied.topics = dict(self.topics)
+        copied.topics_by_id = dict(self.topics_by_id)
+        copied.dynamic_broker_configs = dict(self.dynamic_broker_configs)
+        copied.next_producer_id = self.next_producer_id
+        copied.version = self.version
+        copied._names_by_collision_key = dict(self._names_by_collision_key)
+        return copied
+
     @property
     def controller_id(self) -> BrokerId:
         """The broker that administrative requests should go to: until there are several, the lowest id."""

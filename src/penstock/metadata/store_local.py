@@ -1,16 +1,16 @@
-"""The metadata of a one-node cluster, kept in its own data directory.
+"""The journal of a one-node cluster: its metadata, kept in its own data directory.
 
-Two files. `meta.properties` is Kafka's: who this node and cluster are. `metadata.journal` holds every change to the
-cluster image, one line each (`journal_lines.py`), fsynced before the change is applied and acknowledged; when it has
-grown well past the size of what is alive, it is replaced by a fresh one through an atomic rename.
+Two files. `meta.properties` is Kafka's: the ids of this node and its cluster. `metadata.journal` holds every durable
+change of the cluster image, in lines (`journal_lines.py`); a line is one append and is fsynced before `append` returns.
+When the journal has grown well past the size of the live metadata, an atomic rename replaces it with a compact one.
 
-This is the only file of the package that touches a disk. It knows nothing of logs or requests.
+Every method blocks on the disk. `broker/local_metadata_store.py` calls them on a thread, one at a time, and owns the
+order of changes. This is the only module of the package that touches a disk. It knows nothing of logs or requests.
 
 Invariants:
-- The image holds exactly the changes that are on disk. A change that could not be written is not applied, and what was
-  written of it is cut off again.
-- A producer id is handed out only after a journal line covers it, so none is handed out twice, whatever crashes.
-- Only one process at a time has the directory: it is locked for as long as the store is open.
+- What `append` returned from is on disk, whole. What it failed on is not: a partly written line is cut off again.
+- After a failed fsync the journal accepts nothing more.
+- One process at a time has the directory: it is locked for as long as the journal is open.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.core.ids import BrokerId, ProducerId, uuid_text
+from penstock.core.ids import uuid_text
 from penstock.metadata.change_records import decode_change, encode_change
-from penstock.metadata.image import ClusterImage, DurableChange, InvalidChange, ProducerIdsAllocated
+from penstock.metadata.image import ClusterImage, DurableChange, InvalidChange
 from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
 from penstock.metadata.properties import PropertiesError, format_properties, parse_properties
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -31,7 +31,6 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 META_PROPERTIES: Final = "meta.properties"
 JOURNAL: Final = "metadata.journal"
 JOURNAL_FORMAT: Final = 1
-PRODUCER_ID_BLOCK: Final = 1000
 COMPACTION_BYTES_MIN: Final = 64 * 1024
 COMPACTION_GROWTH: Final = 4
 
@@ -44,8 +43,8 @@ class StoreInUse(StoreError):
     """Another process has the directory."""
 
 
-class LocalStore:
-    """Opened with `LocalStore.open`; owns the cluster image and is the only one to change it."""
+class LocalJournal:
+    """Opened with `LocalJournal.open`. `image` is the cluster as the journal described it then."""
 
     def __init__(self, directory: Path, directory_fd: int, journal_fd: int, header: dict[str, Any]) -> None:
         self._directory = directory
@@ -55,14 +54,13 @@ class LocalStore:
         self._size = 0
         self._compact_at = COMPACTION_BYTES_MIN
         self._failure: str | None = None
-        self._next_producer_id = ProducerId(0)
         self.image = ClusterImage(header["cluster_id"])
 
     @classmethod
     def open(
         cls, directory: Path, *, node_id: int, new_uuid: Callable[[], bytes], cluster_id: str | None = None
-    ) -> LocalStore:
-        """Opens or creates the directory's metadata. Raises StoreError for what a person has to put right.
+    ) -> LocalJournal:
+        """Opens or creates the directory's metadata. Raises StoreError for what the operator has to repair.
 
         `new_uuid` names a new cluster and directory; an existing directory keeps its own names.
         """
@@ -89,7 +87,7 @@ class LocalStore:
     @classmethod
     def _open_journal(
         cls, directory: Path, directory_fd: int, identity: dict[str, str], node_id: int, cluster_id: str | None
-    ) -> LocalStore:
+    ) -> LocalJournal:
         path = directory / JOURNAL
         journal_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -100,8 +98,8 @@ class LocalStore:
                 _check_identity(directory, header, identity, node_id, cluster_id)
                 if not identity:
                     _write_meta_properties(directory, header, directory_fd)
-                store = cls(directory, directory_fd, journal_fd, header)
-                store._replay(values)
+                journal = cls(directory, directory_fd, journal_fd, header)
+                journal._replay(values)
             except JournalDamage as damage:
                 raise StoreError(
                     f"{path}:{damage.line_number}: the line {damage.reason}; restore the file from a backup"
@@ -109,45 +107,66 @@ class LocalStore:
             if valid_bytes < len(content):
                 os.ftruncate(journal_fd, valid_bytes)
                 os.fsync(journal_fd)
-            store._size = valid_bytes
-            store._compact_if_grown()
+            journal._size = valid_bytes
+            if journal.has_grown:
+                journal.compact(journal.image.live_changes())
         except BaseException:
             os.close(journal_fd)
             raise
-        return store
+        return journal
 
-    @property
-    def node_id(self) -> BrokerId:
-        return BrokerId(self._header["node_id"])
+    def append(self, changes: Sequence[DurableChange]) -> None:
+        """Writes the changes as one line and fsyncs it: all of them are kept, or none and a BrokerError.
 
-    @property
-    def cluster_id(self) -> str:
-        return self.image.cluster_id
-
-    def commit(self, changes: Sequence[DurableChange]) -> None:
-        """Makes the changes durable and applies them: all of them, or none and a BrokerError."""
-        if not changes:
-            return
-        size_before = self._size
-        self._append(encode_line([encode_change(change) for change in changes]))
+        One line for one fsync: a crash can then tear the last line only, and only the last line may be torn.
+        """
+        if self._failure is not None:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._failure}; restart the broker.")
+        line = encode_line([encode_change(change) for change in changes])
         try:
-            for change in changes:
-                self.image.apply(change)
-        except InvalidChange as error:
-            # A bug in whoever decided the change. The journal must not keep what cannot be replayed, and an image
-            # that took half of the changes must not grow any further.
-            self._failure = f"The metadata was given a change that does not fit: {error}"
-            self._cut_back(size_before)
-            raise
-        self._compact_if_grown()
+            _write_all(self._journal_fd, line, self._size)
+        except OSError as error:
+            self._cut_back()
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata journal cannot be written: {error.strerror}."
+            ) from error
+        try:
+            os.fsync(self._journal_fd)
+        except OSError as error:
+            # After a failed fsync the kernel may have dropped the pages and report success the next time, so that
+            # only reading the file again tells what it holds.
+            self._failure = f"The metadata journal could not be flushed to disk: {error.strerror}"
+            self._cut_back()
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._failure}; restart the broker.") from error
+        self._size += len(line)
 
-    def allocate_producer_id(self) -> ProducerId:
-        """A producer id that nobody ever had. Every thousandth call writes to the disk, and may raise BrokerError."""
-        if self._next_producer_id == self.image.next_producer_id:
-            self.commit([ProducerIdsAllocated(ProducerId(self._next_producer_id + PRODUCER_ID_BLOCK))])
-        allocated = self._next_producer_id
-        self._next_producer_id = ProducerId(allocated + 1)
-        return allocated
+    @property
+    def has_grown(self) -> bool:
+        """Whether `compact` may be worth its while."""
+        return self._size > self._compact_at
+
+    def compact(self, live_changes: Sequence[DurableChange]) -> None:
+        """Replaces the journal by one that holds these changes only: all that are alive, after the last append."""
+        lines = [encode_line(self._header)]
+        lines.extend(encode_line([encode_change(change)]) for change in live_changes)
+        snapshot = b"".join(lines)
+        if self._size > COMPACTION_GROWTH * len(snapshot):
+            try:
+                fresh_fd = _put_in_place(self._directory / JOURNAL, snapshot)
+            except OSError:
+                # The old journal still holds everything. On a full disk, try again when it has doubled.
+                self._compact_at = self._size * 2
+                return
+            os.close(self._journal_fd)
+            self._journal_fd = fresh_fd
+            self._size = len(snapshot)
+            try:
+                os.fsync(self._directory_fd)
+            except OSError as error:
+                # Until the rename is known to be on disk, a crash may bring the old file back: nothing may be
+                # acknowledged that only the new one holds.
+                self._failure = f"The data directory could not be flushed to disk: {error.strerror}"
+        self._compact_at = max(COMPACTION_BYTES_MIN, COMPACTION_GROWTH * len(snapshot))
 
     def close(self) -> None:
         os.close(self._journal_fd)
@@ -162,60 +181,13 @@ class LocalStore:
                     self.image.apply(decode_change(change))
             except (ValueError, InvalidChange) as error:
                 raise JournalDamage(line_number, f"cannot be applied ({error})") from None
-        # What was left of the last block may have been handed out before a crash.
-        self._next_producer_id = self.image.next_producer_id
 
-    def _append(self, line: bytes) -> None:
-        if self._failure is not None:
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._failure}; restart the broker.")
+    def _cut_back(self) -> None:
         try:
-            _write_all(self._journal_fd, line, self._size)
-        except OSError as error:
-            self._cut_back(self._size)
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata journal cannot be written: {error.strerror}."
-            ) from error
-        try:
+            os.ftruncate(self._journal_fd, self._size)
             os.fsync(self._journal_fd)
-        except OSError as error:
-            # After a failed fsync the system may have dropped the pages and report success the next time, so
-            # only reading the file again tells what it holds.
-            self._failure = f"The metadata journal could not be flushed to disk: {error.strerror}"
-            self._cut_back(self._size)
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._failure}; restart the broker.") from error
-        self._size += len(line)
-
-    def _cut_back(self, size: int) -> None:
-        try:
-            os.ftruncate(self._journal_fd, size)
-            os.fsync(self._journal_fd)
-            self._size = size
         except OSError as error:
             self._failure = f"The metadata journal could not be cut back: {error.strerror}"
-
-    def _compact_if_grown(self) -> None:
-        if self._size <= self._compact_at:
-            return
-        lines = [encode_line(self._header)]
-        lines.extend(encode_line([encode_change(change)]) for change in self.image.live_changes())
-        snapshot = b"".join(lines)
-        if self._size > COMPACTION_GROWTH * len(snapshot):
-            try:
-                fresh_fd = _put_in_place(self._directory / JOURNAL, snapshot)
-            except OSError:
-                # The journal that is there still holds everything; a full disk is tried again when it has doubled.
-                self._compact_at = self._size * 2
-                return
-            os.close(self._journal_fd)
-            self._journal_fd = fresh_fd
-            self._size = len(snapshot)
-            try:
-                os.fsync(self._directory_fd)
-            except OSError as error:
-                # Until the rename is known to be on disk, a crash may bring the old file back: nothing may be
-                # acknowledged that only the new one holds.
-                self._failure = f"The data directory could not be flushed to disk: {error.strerror}"
-        self._compact_at = max(COMPACTION_BYTES_MIN, COMPACTION_GROWTH * len(snapshot))
 
 
 def _lock_directory(directory: Path) -> int:

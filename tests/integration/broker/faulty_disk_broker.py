@@ -1,4 +1,6 @@
-"""`penstock` with a disk that can be told to be slow or to fail: run as a module, first argument a control directory.
+"""A broker on a disk that can be told to be slow or to fail.
+
+`FaultyDiskBroker` is the test's side. The process is this module, run with a control directory as its first argument.
 
 Every fsync of the process writes one byte to the file `count` there. While the file `delay` exists, an fsync takes as
 many seconds as it says; while `error` exists, it fails. The rest of the broker is the real one.
@@ -8,11 +10,49 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+DELAY_S = 0.8
+ROOT = Path(__file__).parents[3]
+
+
+class FaultyDiskBroker:
+    def __init__(self, directory: Path) -> None:
+        self._control = directory / "control"
+        self._control.mkdir()
+        command = [sys.executable, "-m", "tests.integration.broker.faulty_disk_broker", str(self._control), "broker"]
+        self.process = subprocess.Popen(
+            [*command, "--json", "--listen", "127.0.0.1:0", "--data-dir", str(directory / "data")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        assert self.process.stdout is not None
+        self.bootstrap_servers = f"127.0.0.1:{json.loads(self.process.stdout.readline())['port']}"
+
+    @property
+    def fsyncs(self) -> int:
+        count = self._control / "count"
+        return count.stat().st_size if count.exists() else 0
+
+    def slow_down(self) -> None:
+        (self._control / "delay").write_text(str(DELAY_S))
+
+    def speed_up(self) -> None:
+        (self._control / "delay").unlink()
+
+    def break_down(self) -> None:
+        (self._control / "error").touch()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
 
 
 def _faulty(sync: Callable[[int], None], control: Path) -> Callable[[int], None]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from penstock.broker.topic_creation import create_topics
 from penstock.coordinator.offsets import CommittedOffset, Offsets
 from penstock.core.ids import TopicPartition
 from penstock.metadata.topics import NewTopic
@@ -20,7 +19,7 @@ from penstock.protocol.record_encoding import NewRecord, encode_batch
 from penstock.testing import Broker
 from tests.integration.broker.conversation import Topic, create_topic, produce_ok
 from tests.integration.broker.group_conversation import fetch_offsets_request
-from tests.unit.broker.nodes import node_in
+from tests.unit.broker.nodes import make_topics, must_succeed, node_in
 from tests.wire_client import WireClient
 
 RECORDS = 300_000
@@ -34,8 +33,8 @@ def _write_offsets(directory: Path) -> None:
 
     async def main() -> None:
         with node_in(directory, SETTINGS) as node:
-            create_topics(node, [NewTopic("topic", 1, 1)])
-            node.groups.log.ensure_topic()
+            make_topics(node, NewTopic("topic", 1, 1))
+            node.groups.log.ensure_topic(must_succeed)
             commit = CommittedOffset(COMMITTED, -1, "", node.now_ms(), node.topics.topic("topic").topic_id)
             record = Offsets().commit("group", TopicPartition("topic", 0), commit)
             partition = node.topics.partition("__consumer_offsets", 0)

@@ -6,9 +6,6 @@ The broker is the real one on a disk that can be made slow or broken, so that "a
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,44 +25,10 @@ from tests.integration.broker.conversation import (
     produce_request,
     values_in,
 )
+from tests.integration.broker.faulty_disk_broker import DELAY_S, FaultyDiskBroker
 from tests.wire_client import ConnectionClosed, WireClient
 
-DELAY_S = 0.8
 PRODUCERS = 12
-ROOT = Path(__file__).parents[3]
-
-
-class FaultyDiskBroker:
-    def __init__(self, directory: Path) -> None:
-        self._control = directory / "control"
-        self._control.mkdir()
-        command = [sys.executable, "-m", "tests.integration.broker.faulty_disk_broker", str(self._control), "broker"]
-        self.process = subprocess.Popen(
-            [*command, "--json", "--listen", "127.0.0.1:0", "--data-dir", str(directory / "data")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
-        )
-        assert self.process.stdout is not None
-        self.bootstrap_servers = f"127.0.0.1:{json.loads(self.process.stdout.readline())['port']}"
-
-    @property
-    def fsyncs(self) -> int:
-        count = self._control / "count"
-        return count.stat().st_size if count.exists() else 0
-
-    def slow_down(self) -> None:
-        (self._control / "delay").write_text(str(DELAY_S))
-
-    def speed_up(self) -> None:
-        (self._control / "delay").unlink()
-
-    def break_down(self) -> None:
-        (self._control / "error").touch()
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 @pytest.fixture

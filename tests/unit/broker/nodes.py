@@ -1,4 +1,7 @@
-"""A whole node inside the test's own process: real store, real logs in a temporary directory, and no sockets."""
+"""A whole node inside the test's own process: real journal, real logs in a temporary directory, and no sockets.
+
+Changes of its metadata are committed at once (`ImmediateStore`), so that a scenario needs no turn of the loop for them.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,14 @@ from typing import Final
 from penstock.broker.main import open_node
 from penstock.broker.node import Node
 from penstock.broker.system import SystemClock, SystemEntropy
+from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.core.clock import Clock, Entropy
 from penstock.core.metrics import Metrics
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.image import Endpoint
+from penstock.metadata.image import Change, Endpoint
+from penstock.metadata.topics import NewTopic
+from penstock.protocol.error_codes import BrokerError
+from tests.unit.metadata.stores import immediate_store
 
 LISTENER_NAME: Final = "PLAINTEXT"
 
@@ -55,18 +62,36 @@ def node_in(
 
     overrides = {"log.dirs": str(directory), "offsets.topic.num.partitions": "2", **(settings or {})}
     config = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in overrides.items()])
+    entropy = entropy or SystemEntropy()
     node = open_node(
         config,
         directory,
+        immediate_store(directory, entropy.uuid, node_id=config.node_id),
         asyncio.get_running_loop(),
         fail,
         clock=clock or SystemClock(),
-        entropy=entropy or SystemEntropy(),
+        entropy=entropy,
         metrics=Metrics(),
     )
-    node.register({LISTENER_NAME: Endpoint("127.0.0.1", 9092)})
+    node.register({LISTENER_NAME: Endpoint("127.0.0.1", 9092)}, must_succeed)
     node.open_topics()
     try:
         yield node
     finally:
         node.close(clean=not failures)
+
+
+def must_succeed(error: BrokerError | None) -> None:
+    assert error is None, error
+
+
+def make_topics(node: Node, *wanted: NewTopic) -> CreationResults:
+    """The outcome by name."""
+    outcomes: list[CreationResults] = []
+    create_topics(node, wanted, outcomes.append)
+    [outcome] = outcomes
+    return outcome
+
+
+def commit_changes(node: Node, *changes: Change) -> None:
+    node.propose(lambda image: changes, must_succeed)

@@ -16,7 +16,6 @@ from penstock.broker.deferred import Deferred
 from penstock.broker.node import Node
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
-from penstock.broker.topic_creation import create_topics
 from penstock.broker.transactions.markers import TransactionEnd, write_markers
 from penstock.coordinator.records.codec import CoordinatorRecord
 from penstock.core.ids import ProducerIdentity, TopicPartition
@@ -25,7 +24,7 @@ from penstock.metadata.topics import NewTopic
 from penstock.protocol.definitions.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.integration.broker.conversation import batch_of
-from tests.unit.broker.nodes import FakeConnection, node_in
+from tests.unit.broker.nodes import FakeConnection, make_topics, must_succeed, node_in
 
 FLUSHED = NewTopic("flushed", 2, 1, configs=(("flush.messages", "1"),))
 UNFLUSHED = NewTopic("unflushed", 2, 1)
@@ -35,7 +34,7 @@ ALL_IN_SYNC = -1
 def run(directory: Path, scenario: Callable[[Node], Awaitable[None]]) -> None:
     async def main() -> None:
         with node_in(directory, on_fatal=lambda message: None) as node:
-            create_topics(node, [FLUSHED, UNFLUSHED])
+            make_topics(node, FLUSHED, UNFLUSHED)
             await scenario(node)
 
     asyncio.run(main())
@@ -104,7 +103,7 @@ def test_a_failed_fsync_fails_the_partitions_that_wait_for_it_and_no_others(tmp_
 def test_a_failed_fsync_is_told_once_to_a_coordinator(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
         log = CoordinatorLog(node, CoordinatorTopic("__consumer_offsets", 1, 1, {"flush.messages": "1"}))
-        log.ensure_topic()
+        log.ensure_topic(must_succeed)
         for _ in range(2):
             told: asyncio.Future[BrokerError | None] = node.loop.create_future()
             log.append(0, [CoordinatorRecord(b"key", b"value")], on_committed=told.set_result)

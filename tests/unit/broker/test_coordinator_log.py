@@ -13,7 +13,7 @@ from penstock.broker.node import Node
 from penstock.coordinator.records.codec import CoordinatorRecord
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_encoding import BatchProducer
-from tests.unit.broker.nodes import node_in
+from tests.unit.broker.nodes import must_succeed, node_in
 
 TOPIC = CoordinatorTopic("__consumer_offsets", 3, 3, {"cleanup.policy": "compact"})
 
@@ -28,7 +28,7 @@ def run(directory: Path, scenario: Callable[[Node], None]) -> None:
 
 def opened(node: Node, topic: CoordinatorTopic = TOPIC) -> CoordinatorLog:
     log = CoordinatorLog(node, topic)
-    log.ensure_topic()
+    log.ensure_topic(must_succeed)
     return log
 
 
@@ -39,7 +39,7 @@ def contents(log: CoordinatorLog, partition: int) -> list[tuple[int, bytes, byte
 def test_the_topic_is_made_once_with_no_more_replicas_than_there_are_brokers(tmp_path: Path) -> None:
     def scenario(node: Node) -> None:
         log = opened(node)
-        log.ensure_topic()
+        log.ensure_topic(must_succeed)
         partitions = node.topics.topic("__consumer_offsets").partitions
         assert len(partitions) == 3
         assert partitions[0].config.compacts
@@ -50,8 +50,11 @@ def test_the_topic_is_made_once_with_no_more_replicas_than_there_are_brokers(tmp
 def test_a_topic_that_cannot_be_made_leaves_no_coordinator(tmp_path: Path) -> None:
     def scenario(node: Node) -> None:
         log = CoordinatorLog(node, CoordinatorTopic("__consumer_offsets", 0, 1))
-        with pytest.raises(BrokerError) as raised:
-            log.ensure_topic()
+        told: list[BrokerError | None] = []
+        log.ensure_topic(told.append)
+        assert [error and error.code for error in told] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        with pytest.raises(BrokerError, match="cannot be created") as raised:
+            log.with_topic(log.check_topic)
         assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     run(tmp_path, scenario)

@@ -14,14 +14,14 @@ from penstock.metadata.image import (
     BrokerConfigChanged,
     ClusterImage,
     DurableChange,
-    InvalidChange,
     PartitionsAdded,
+    ProducerIdsAllocated,
     TopicConfigChanged,
     TopicDeleted,
 )
 from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
 from penstock.metadata.properties import parse_properties
-from penstock.metadata.store_local import COMPACTION_BYTES_MIN, JOURNAL, META_PROPERTIES, LocalStore, StoreError
+from penstock.metadata.store_local import COMPACTION_BYTES_MIN, JOURNAL, META_PROPERTIES, LocalJournal, StoreError
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.clocks import SeededEntropy
 from tests.unit.metadata.images import created, partition, topic_id
@@ -35,12 +35,21 @@ COMMITS: list[list[DurableChange]] = [
 ]
 
 
-def open_store(directory: Path, **arguments: object) -> LocalStore:
-    return LocalStore.open(directory, node_id=1, new_uuid=SeededEntropy().uuid, **arguments)  # type: ignore[arg-type]
+def open_store(directory: Path, **arguments: object) -> LocalJournal:
+    return LocalJournal.open(directory, node_id=1, new_uuid=SeededEntropy().uuid, **arguments)  # type: ignore[arg-type]
+
+
+def commit(journal: LocalJournal, changes: list[DurableChange]) -> None:
+    """As `LocalMetadataStore` does, without its thread."""
+    journal.append(changes)
+    for change in changes:
+        journal.image.apply(change)
+    if journal.has_grown:
+        journal.compact(journal.image.live_changes())
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[LocalStore]:
+def journal(tmp_path: Path) -> Iterator[LocalJournal]:
     opened = open_store(tmp_path)
     yield opened
     opened.close()
@@ -68,16 +77,16 @@ def test_a_new_directory_gets_kafkas_meta_properties(tmp_path: Path) -> None:
     assert properties.keys() == {"version", "cluster.id", "node.id", "directory.id"}
     assert properties["version"] == "1"
     assert properties["node.id"] == "1"
-    assert properties["cluster.id"] == opened.cluster_id
+    assert properties["cluster.id"] == opened.image.cluster_id
     assert len(uuid_bytes(properties["cluster.id"])) == len(uuid_bytes(properties["directory.id"])) == 16
 
 
 def test_everything_committed_is_there_after_opening_again(tmp_path: Path) -> None:
     first = open_store(tmp_path)
     for changes in COMMITS:
-        first.commit(changes)
+        commit(first, changes)
     expected = state(first.image)
-    assert expected == state_after(COMMITS, first.cluster_id)
+    assert expected == state_after(COMMITS, first.image.cluster_id)
     first.close()
     second = open_store(tmp_path)
     assert state(second.image) == expected
@@ -87,10 +96,10 @@ def test_everything_committed_is_there_after_opening_again(tmp_path: Path) -> No
 def test_a_journal_cut_at_any_byte_opens_with_the_whole_commits_before_the_cut(tmp_path: Path) -> None:
     source = tmp_path / "source"
     first = open_store(source)
-    cluster_id = first.cluster_id
+    cluster_id = first.image.cluster_id
     ends = [(source / JOURNAL).stat().st_size]
     for changes in COMMITS:
-        first.commit(changes)
+        commit(first, changes)
         ends.append((source / JOURNAL).stat().st_size)
     first.close()
     content = (source / JOURNAL).read_bytes()
@@ -115,7 +124,7 @@ def test_after_a_torn_line_the_journal_goes_on(tmp_path: Path) -> None:
     with (tmp_path / JOURNAL).open("ab") as journal:
         journal.write(b'01234567 [{"type":"topic_del')
     opened = open_store(tmp_path)
-    opened.commit(COMMITS[0])
+    commit(opened, COMMITS[0])
     opened.close()
     again = open_store(tmp_path)
     assert len(again.image.topics) == 2
@@ -125,7 +134,7 @@ def test_after_a_torn_line_the_journal_goes_on(tmp_path: Path) -> None:
 def test_every_flipped_bit_before_the_last_line_is_refused_with_file_and_line(tmp_path: Path) -> None:
     first = open_store(tmp_path)
     for changes in COMMITS[:2]:
-        first.commit(changes)
+        commit(first, changes)
     first.close()
     path = tmp_path / JOURNAL
     content = path.read_bytes()
@@ -187,7 +196,7 @@ def test_a_crash_before_meta_properties_was_written_heals(tmp_path: Path) -> Non
 def test_another_nodes_or_clusters_directory_is_refused(tmp_path: Path) -> None:
     open_store(tmp_path, cluster_id="first").close()
     with pytest.raises(StoreError, match=r"belongs to node 1, not to node 2; set node.id=1"):
-        LocalStore.open(tmp_path, node_id=2, new_uuid=SeededEntropy().uuid)
+        LocalJournal.open(tmp_path, node_id=2, new_uuid=SeededEntropy().uuid)
     with pytest.raises(StoreError, match="belongs to the cluster first, not to second"):
         open_store(tmp_path, cluster_id="second")
     open_store(tmp_path, cluster_id="first").close()
@@ -210,12 +219,12 @@ def test_a_foreign_meta_properties_is_refused(tmp_path: Path, old: str, new: str
         open_store(tmp_path)
 
 
-def test_the_directory_is_locked_against_other_processes(tmp_path: Path, store: LocalStore) -> None:
+def test_the_directory_is_locked_against_other_processes(tmp_path: Path, journal: LocalJournal) -> None:
     program = f"""
 import pathlib
-from penstock.metadata.store_local import LocalStore, StoreError
+from penstock.metadata.store_local import LocalJournal, StoreError
 try:
-    LocalStore.open(pathlib.Path({str(tmp_path)!r}), node_id=1, new_uuid=lambda: bytes(16))
+    LocalJournal.open(pathlib.Path({str(tmp_path)!r}), node_id=1, new_uuid=lambda: bytes(16))
 except StoreError as error:
     print(error)
 """
@@ -232,27 +241,6 @@ def test_a_path_that_is_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="check the data directory"):
         open_store(tmp_path / "file")
-
-
-def test_producer_ids_are_never_handed_out_twice(tmp_path: Path) -> None:
-    first = open_store(tmp_path)
-    ids = [first.allocate_producer_id() for _ in range(1005)]
-    assert ids == list(range(1005))
-    # A crash: nothing is written on the way out, and the rest of the block is given up.
-    first.close()
-    second = open_store(tmp_path)
-    assert second.allocate_producer_id() == 2000
-    second.close()
-
-
-def test_the_journal_is_written_once_per_block_of_producer_ids(tmp_path: Path, store: LocalStore) -> None:
-    store.allocate_producer_id()
-    size = (tmp_path / JOURNAL).stat().st_size
-    for _ in range(999):
-        store.allocate_producer_id()
-    assert (tmp_path / JOURNAL).stat().st_size == size
-    store.allocate_producer_id()
-    assert (tmp_path / JOURNAL).stat().st_size > size
 
 
 def full_disk_after(room: int) -> Callable[[int, memoryview, int], int]:
@@ -273,25 +261,25 @@ def full_disk_after(room: int) -> Callable[[int, memoryview, int], int]:
 
 @pytest.mark.parametrize("room", [0, 1, 40])
 def test_on_a_full_disk_the_change_fails_and_later_ones_succeed(
-    tmp_path: Path, store: LocalStore, monkeypatch: pytest.MonkeyPatch, room: int
+    tmp_path: Path, journal: LocalJournal, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    store.commit(COMMITS[0])
-    before, content = state(store.image), (tmp_path / JOURNAL).read_bytes()
+    commit(journal, COMMITS[0])
+    before, content = state(journal.image), (tmp_path / JOURNAL).read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full_disk_after(room))
         with pytest.raises(BrokerError, match="No space left") as caught:
-            store.commit(COMMITS[1])
+            commit(journal, COMMITS[1])
         with pytest.raises(BrokerError):
-            store.allocate_producer_id()
+            commit(journal, COMMITS[2])
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert state(store.image) == before
+    assert state(journal.image) == before
     assert (tmp_path / JOURNAL).read_bytes() == content
-    store.commit(COMMITS[1])
-    assert store.allocate_producer_id() == 0
+    commit(journal, COMMITS[1])
+    commit(journal, COMMITS[2])
 
 
 def test_after_a_failed_fsync_nothing_is_acknowledged_until_a_restart(
-    tmp_path: Path, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, journal: LocalJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fsync(fd: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -299,33 +287,22 @@ def test_after_a_failed_fsync_nothing_is_acknowledged_until_a_restart(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fsync)
         with pytest.raises(BrokerError, match="restart the broker"):
-            store.commit(COMMITS[0])
+            commit(journal, COMMITS[0])
     with pytest.raises(BrokerError, match="restart the broker"):
-        store.commit(COMMITS[0])
-    assert store.image.topics == {}
+        commit(journal, COMMITS[0])
+    assert journal.image.topics == {}
 
 
-def test_a_change_that_does_not_fit_leaves_nothing_in_the_journal(tmp_path: Path) -> None:
-    first = open_store(tmp_path)
-    first.commit(COMMITS[0])
-    with pytest.raises(InvalidChange):
-        first.commit([created("orders", 9)])
-    first.close()
-    second = open_store(tmp_path)
-    assert len(second.image.topics) == 2
-    second.close()
-
-
-def grow(store: LocalStore) -> None:
+def grow(journal: LocalJournal) -> None:
     for number in range(1000):
-        store.commit([TopicConfigChanged(topic_id(1), {"retention.ms": str(number)})])
+        commit(journal, [TopicConfigChanged(topic_id(1), {"retention.ms": str(number)})])
 
 
 def test_a_journal_that_has_grown_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     first = open_store(tmp_path)
-    first.commit(COMMITS[0])
-    first.allocate_producer_id()
+    commit(first, COMMITS[0])
+    commit(first, [ProducerIdsAllocated(ProducerId(1000))])
     grow(first)
     grow(first)
     expected = state(first.image)
@@ -334,7 +311,6 @@ def test_a_journal_that_has_grown_is_compacted(tmp_path: Path, monkeypatch: pyte
     assert sorted(path.name for path in tmp_path.iterdir()) == [META_PROPERTIES, JOURNAL]
     second = open_store(tmp_path)
     assert state(second.image) == expected
-    assert second.allocate_producer_id() == ProducerId(1000)
     second.close()
 
 
@@ -348,7 +324,7 @@ def test_a_compaction_that_finds_the_disk_full_loses_nothing(tmp_path: Path, mon
         return real(path, flags, mode)
 
     first = open_store(tmp_path)
-    first.commit(COMMITS[0])
+    commit(first, COMMITS[0])
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", no_new_files)
         grow(first)
@@ -364,7 +340,7 @@ def test_a_compaction_that_finds_the_disk_full_loses_nothing(tmp_path: Path, mon
 
 def test_a_crash_before_the_rename_leaves_the_old_journal(tmp_path: Path) -> None:
     first = open_store(tmp_path)
-    first.commit(COMMITS[0])
+    commit(first, COMMITS[0])
     first.close()
     (tmp_path / (JOURNAL + ".tmp")).write_bytes(b"half a sn")
     second = open_store(tmp_path)
@@ -378,7 +354,7 @@ def test_two_thousand_topics_are_neither_slow_nor_compacted_for_being_many(
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     first = open_store(tmp_path)
     for number in range(2000):
-        first.commit([created(f"topic-{number}", number + 1)])
+        commit(first, [created(f"topic-{number}", number + 1)])
     lines = (tmp_path / JOURNAL).read_bytes().count(b"\n")
     first.close()
     assert lines == 2001

@@ -106,11 +106,11 @@ class GroupCoordinator:
     # Shards
 
     def shard(self, group_id: str) -> GroupShard:
-        """For a request that changes the group: the topic is created if need be.
+        """For a request that may change the group. It has waited for the topic (`CoordinatorLog.with_topic`).
 
         COORDINATOR_LOAD_IN_PROGRESS while the shard is being loaded; another BrokerError if it cannot be.
         """
-        self.log.ensure_topic()
+        self.log.check_topic()
         return self._loads.get(self.log.partition_for(group_id))
 
     def shard_to_read(self, group_id: str) -> GroupShard:

@@ -19,7 +19,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 PRODUCER_FENCED_SINCE: Final = 2
 
 
-def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse | Deferred:
+def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Deferred:
     answer = Deferred()
 
     def done(error: BrokerError | None) -> None:
@@ -27,15 +27,21 @@ def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffse
 
     node = context.node
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    try:
-        offsets = node.groups.log
-        offsets.ensure_topic()
+    offsets = node.groups.log
+
+    def topic_ensured(error: BrokerError | None) -> None:
+        if error is not None:
+            done(error)
+            return
         place = TopicPartition(offsets.topic_name, offsets.partition_for(request.group_id))
-        node.transactions.add_partitions(
-            request.transactional_id, producer, frozenset({place}), ProtocolLevel.CLASSIC, done
-        )
-    except BrokerError as error:
-        return _refused(error.code, context)
+        try:
+            node.transactions.add_partitions(
+                request.transactional_id, producer, frozenset({place}), ProtocolLevel.CLASSIC, done
+            )
+        except BrokerError as refusal:
+            done(refusal)
+
+    offsets.ensure_topic(topic_ensured)
     return answer
 
 

@@ -5,8 +5,11 @@ Versions: 0 and 1. Since 1 a member brings its own id (KIP-1082) and may subscri
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
+from penstock.coordinator.consumer_group_changes import JOIN_EPOCH
 from penstock.coordinator.consumer_group_messages import Heartbeat, HeartbeatResult
 from penstock.core.ids import TopicIdPartition
 from penstock.protocol.definitions.consumer_group_heartbeat import (
@@ -19,7 +22,13 @@ from penstock.protocol.definitions.consumer_group_heartbeat import (
 from penstock.protocol.error_codes import BrokerError
 
 
-def handle(
+def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Any:
+    if request.member_epoch == JOIN_EPOCH:
+        return context.node.groups.log.with_topic(lambda: _handle(request, context))
+    return _handle(request, context)
+
+
+def _handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | GroupReply:
     names = request.subscribed_topic_names

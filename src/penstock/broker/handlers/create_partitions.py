@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
-from penstock.metadata.image import PartitionsAdded
+from penstock.metadata.image import ClusterImage, PartitionsAdded
 from penstock.metadata.topics import PARTITIONS_PER_CHANGE_MAX, decide_more_partitions
 from penstock.protocol.definitions.create_partitions import (
     CreatePartitionsRequest,
@@ -15,8 +16,30 @@ from penstock.protocol.definitions.create_partitions import (
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
-def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    node = context.node
+def handle(request: CreatePartitionsRequest, context: RequestContext) -> Deferred:
+    answer = Barrier()
+    accepted: list[tuple[PartitionsAdded, CreatePartitionsTopicResult]] = []
+    response = CreatePartitionsResponse()
+
+    def decide(image: ClusterImage) -> list[PartitionsAdded]:
+        nonlocal accepted, response
+        accepted, response = _decide(request, image)
+        return [] if request.validate_only else [change for change, _ in accepted]
+
+    def decided(failure: BrokerError | None) -> None:
+        if failure is not None:
+            for _, result in accepted:
+                _refuse(result, failure)
+        answer.complete(response)
+
+    context.node.propose(decide, decided)
+    return answer
+
+
+def _decide(
+    request: CreatePartitionsRequest, image: ClusterImage
+) -> tuple[list[tuple[PartitionsAdded, CreatePartitionsTopicResult]], CreatePartitionsResponse]:
+    """The accepted changes with their results, and the response that holds all results."""
     times_named = Counter(topic.name for topic in request.topics)
     accepted: list[tuple[PartitionsAdded, CreatePartitionsTopicResult]] = []
     added = 0
@@ -30,7 +53,7 @@ def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreateP
             assignments = (
                 None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
             )
-            change = decide_more_partitions(node.image, topic.name, topic.count, assignments)
+            change = decide_more_partitions(image, topic.name, topic.count, assignments)
             added += len(change.partitions)
             if added > PARTITIONS_PER_CHANGE_MAX:
                 raise BrokerError(
@@ -40,13 +63,7 @@ def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreateP
             accepted.append((change, result))
         except BrokerError as error:
             _refuse(result, error)
-    if accepted and not request.validate_only:
-        try:
-            node.commit(change for change, _ in accepted)
-        except BrokerError as error:
-            for _, result in accepted:
-                _refuse(result, error)
-    return response
+    return accepted, response
 
 
 def _refuse(result: CreatePartitionsTopicResult, error: BrokerError) -> None:

@@ -1,13 +1,14 @@
 """CreateTopics: new topics, each accepted or refused by itself, all of a request made durable together.
 
 The answer carries what the topic was given (partitions, replicas, effective settings) from version 5, its id from 7.
-`timeout_ms` has no meaning here: the topics are ready when the answer leaves. Versions: 2 to 7.
+`timeout_ms` has no effect: the answer leaves when the topics are committed and ready. Versions: 2 to 7.
 """
 
 from __future__ import annotations
 
+from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
-from penstock.broker.topic_creation import create_topics
+from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.metadata.config_description import describe_topic
 from penstock.metadata.image import TopicImage
 from penstock.metadata.topics import NewTopic
@@ -21,19 +22,25 @@ from penstock.protocol.definitions.create_topics import (
 from penstock.protocol.error_codes import BrokerError
 
 
-def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+def handle(request: CreateTopicsRequest, context: RequestContext) -> Deferred:
+    answer = Barrier()
+    validate_only = request.validate_only
+
+    def created(results: CreationResults) -> None:
+        response = CreateTopicsResponse()
+        for name, outcome in results.items():
+            result = CreatableTopicResult(name=name)
+            response.topics.append(result)
+            if isinstance(outcome, BrokerError):
+                result.error_code = outcome.code
+                result.error_message = outcome.message
+            else:
+                _describe(outcome, validate_only, context, result)
+        answer.complete(response)
+
     wanted = [_new_topic(topic) for topic in request.topics]
-    results = create_topics(context.node, wanted, validate_only=request.validate_only)
-    response = CreateTopicsResponse()
-    for name, outcome in results.items():
-        result = CreatableTopicResult(name=name)
-        response.topics.append(result)
-        if isinstance(outcome, BrokerError):
-            result.error_code = outcome.code
-            result.error_message = outcome.message
-        else:
-            _describe(outcome, request.validate_only, context, result)
-    return response
+    create_topics(context.node, wanted, created, validate_only=validate_only)
+    return answer
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

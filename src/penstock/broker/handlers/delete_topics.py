@@ -1,16 +1,17 @@
 """DeleteTopics: topics by name, from version 6 also by id; each deleted or refused by itself.
 
-The records are unreachable when the answer leaves; their files are removed behind it. Versions: 1 to 6.
+The records are unreachable when the answer leaves; their files are removed in the background. Versions: 1 to 6.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.core.ids import ZERO_TOPIC_ID, TopicId
-from penstock.metadata.image import TopicDeleted
+from penstock.metadata.image import ClusterImage, TopicDeleted
 from penstock.metadata.topics import decide_deletion
 from penstock.protocol.definitions.delete_topics import (
     DeletableTopicResult,
@@ -20,60 +21,73 @@ from penstock.protocol.definitions.delete_topics import (
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
-if TYPE_CHECKING:
-    from penstock.broker.node import Node
-
 TOPIC_IDS_SINCE: Final = 6
 DELETION_DISABLED_SINCE: Final = 3
 
 
-def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    node = context.node
+def handle(request: DeleteTopicsRequest, context: RequestContext) -> Deferred:
+    answer = Barrier()
+    accepted: list[tuple[TopicDeleted, DeletableTopicResult]] = []
+    response = DeleteTopicsResponse()
+
+    def decide(image: ClusterImage) -> list[TopicDeleted]:
+        nonlocal accepted, response
+        accepted, response = _decide_all(request, context, image)
+        return [change for change, _ in accepted]
+
+    def decided(failure: BrokerError | None) -> None:
+        if failure is not None:
+            for _, result in accepted:
+                _refuse(result, failure, context.api_version)
+        answer.complete(response)
+
+    context.node.propose(decide, decided)
+    return answer
+
+
+def _decide_all(
+    request: DeleteTopicsRequest, context: RequestContext, image: ClusterImage
+) -> tuple[list[tuple[TopicDeleted, DeletableTopicResult]], DeleteTopicsResponse]:
+    """The accepted changes with their results, and the response that holds all results."""
     if context.api_version >= TOPIC_IDS_SINCE:
         wanted = request.topics
     else:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
-    times_named = Counter(_key(topic, node) for topic in wanted)
+    delete_enabled = context.node.config.delete_topic_enable
+    times_named = Counter(_key(topic, image) for topic in wanted)
     accepted: list[tuple[TopicDeleted, DeletableTopicResult]] = []
     response = DeleteTopicsResponse()
     for topic in wanted:
         result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
         response.responses.append(result)
         try:
-            if times_named[_key(topic, node)] > 1:
+            if times_named[_key(topic, image)] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each topic may be named once only.")
-            change = _decide(topic, node)
+            change = _decide(topic, image, delete_enabled)
             accepted.append((change, result))
-            image = node.image.topics_by_id[change.topic_id]
-            result.name, result.topic_id = image.name, image.topic_id
+            result.name, result.topic_id = image.topics_by_id[change.topic_id].name, change.topic_id
         except BrokerError as error:
             _refuse(result, error, context.api_version)
-    if accepted:
-        try:
-            node.commit(change for change, _ in accepted)
-        except BrokerError as error:
-            for _, result in accepted:
-                _refuse(result, error, context.api_version)
-    return response
+    return accepted, response
 
 
-def _key(topic: DeleteTopicState, node: Node) -> object:
-    """What makes two entries the same topic, whichever way they name it."""
-    image = node.image.topics_by_id.get(TopicId(topic.topic_id))
-    return image.name if image is not None else (topic.name or topic.topic_id)
+def _key(topic: DeleteTopicState, image: ClusterImage) -> object:
+    """Equal for two entries of the same topic, whether they name it by name or by id."""
+    known = image.topics_by_id.get(TopicId(topic.topic_id))
+    return known.name if known is not None else (topic.name or topic.topic_id)
 
 
-def _decide(topic: DeleteTopicState, node: Node) -> TopicDeleted:
+def _decide(topic: DeleteTopicState, image: ClusterImage, delete_enabled: bool) -> TopicDeleted:
     by_id = topic.topic_id != ZERO_TOPIC_ID
     if by_id == (topic.name is not None):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, "A topic is named by its name or by its id, not by both or neither."
         )
     return decide_deletion(
-        node.image,
+        image,
         name=topic.name,
         topic_id=TopicId(topic.topic_id) if by_id else None,
-        delete_enabled=node.config.delete_topic_enable,
+        delete_enabled=delete_enabled,
     )
 
 

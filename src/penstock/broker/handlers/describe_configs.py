@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.broker.config_resources import ConfigResource, settings_of
+from penstock.broker.config_resources import ConfigResource, configs_of
 from penstock.broker.request_context import RequestContext
 from penstock.metadata.config_description import (
     ConfigRow,
@@ -52,7 +52,7 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
 
 
 def _rows(resource: ConfigResource, node: Node) -> list[ConfigRow]:
-    settings = settings_of(node, resource)
+    settings = configs_of(resource, node.image, node.broker_id)
     if settings.topic is not None:
         return describe_topic(settings.current, node.config.layers)
     if settings.broker_id is None:

@@ -1,16 +1,20 @@
-"""FindCoordinator: the broker that coordinates a group or a transactional id. With one node that is this one.
+"""FindCoordinator: the broker that coordinates a group or a transactional id: the leader of its partition.
 
-Share groups have no coordinator here: asking for one is INVALID_REQUEST with a message that says so, which clients
-report at once instead of searching for ever. Versions: 0 to 6 (many keys at a time from 4).
+In a cluster the first request creates the coordinators' topic (`__consumer_offsets`, `__transaction_state`), as in
+Kafka, and the answer waits until the topic has leaders. A broker on its own will lead every partition of it: it names
+itself, and leaves the topic to the first request that writes there. Many clients only look.
+
+Share groups have no coordinator here: INVALID_REQUEST with a message that says so, which clients report at once instead
+of searching on. Versions: 0 to 6 (many keys at a time from 4).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
-from penstock.core.ids import BrokerId
-from penstock.metadata.image import Endpoint
+from penstock.core.ids import TopicName
 from penstock.protocol.definitions.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -18,54 +22,71 @@ from penstock.protocol.definitions.find_coordinator import (
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
+if TYPE_CHECKING:
+    from penstock.broker.coordinator_log import CoordinatorLog
+    from penstock.broker.node import Node
+
 MANY_KEYS_SINCE: Final = 4
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
 NO_NODE: Final = -1
 
-_NOT_HERE: Final = {
-    SHARE: "This broker does not coordinate share groups.",
-}
 
-
-def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse | Deferred:
+    many = context.api_version >= MANY_KEYS_SINCE
+    keys = request.coordinator_keys if many else [request.key]
     try:
-        node_id, endpoint = _coordinator(request.key_type, context)
+        log = _log(request.key_type, context.node)
     except BrokerError as error:
-        return _refused(request, context.api_version, error)
-    if context.api_version < MANY_KEYS_SINCE:
-        return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
+        return _response([_refused(key, error) for key in keys], many)
+    answer = Barrier()
+
+    def ensured(error: BrokerError | None) -> None:
+        found = [_found(key, log, context) if error is None else _refused(key, error) for key in keys]
+        answer.complete(_response(found, many))
+
+    if len(context.node.image.brokers) > 1:
+        log.ensure_topic(ensured)
+    else:
+        ensured(None)
+    return answer
+
+
+def _log(key_type: int, node: Node) -> CoordinatorLog:
+    if key_type == GROUP:
+        return node.groups.log
+    if key_type == TRANSACTION:
+        return node.transactions.log
+    if key_type == SHARE:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "This broker does not coordinate share groups.")
+    raise BrokerError(ErrorCode.INVALID_REQUEST, f"There is no kind of coordinator with the number {key_type}.")
+
+
+def _found(key: str, log: CoordinatorLog, context: RequestContext) -> Coordinator:
+    node = context.node
+    topic = node.image.topics.get(TopicName(log.topic_name))
+    leader_id = node.broker_id if topic is None else topic.partitions[log.partition_for(key)].leader
+    leader = node.image.brokers.get(leader_id)
+    endpoint = None if leader is None else context.endpoint_of(leader)
+    if leader is None or endpoint is None:
+        text = f"The partition of {log.topic_name} that is responsible has no leader at present."
+        return _refused(key, BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
+    return Coordinator(key=key, node_id=leader.broker_id, host=endpoint.host, port=endpoint.port)
+
+
+def _refused(key: str, error: BrokerError) -> Coordinator:
+    return Coordinator(key=key, node_id=NO_NODE, port=NO_NODE, error_code=error.code, error_message=error.message)
+
+
+def _response(found: list[Coordinator], many: bool) -> FindCoordinatorResponse:
+    if many:
+        return FindCoordinatorResponse(coordinators=found)
+    [only] = found
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
-            for key in request.coordinator_keys
-        ]
-    )
-
-
-def _coordinator(key_type: int, context: RequestContext) -> tuple[BrokerId, Endpoint]:
-    if key_type not in (GROUP, TRANSACTION):
-        reason = _NOT_HERE.get(key_type, f"There is no kind of coordinator with the number {key_type}.")
-        raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
-    broker = context.node.image.brokers[context.node.broker_id]
-    endpoint = context.endpoint_of(broker)
-    if endpoint is None:
-        raise BrokerError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"Broker {broker.broker_id} has no listener {context.connection.listener_name}.",
-        )
-    return broker.broker_id, endpoint
-
-
-def _refused(request: FindCoordinatorRequest, api_version: int, error: BrokerError) -> FindCoordinatorResponse:
-    if api_version < MANY_KEYS_SINCE:
-        return FindCoordinatorResponse(
-            error_code=error.code, error_message=error.message, node_id=NO_NODE, port=NO_NODE
-        )
-    return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=NO_NODE, port=NO_NODE, error_code=error.code, error_message=error.message)
-            for key in request.coordinator_keys
-        ]
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
     )

@@ -29,10 +29,24 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProdu
         return _refused(ErrorCode.INVALID_REQUEST, context)
     try:
         if request.transactional_id is None:
-            return InitProducerIdResponse(producer_id=context.node.store.allocate_producer_id(), producer_epoch=0)
+            return _idempotent(context)
         return _for_transactions(request, request.transactional_id, context)
     except BrokerError as error:
         return _refused(error.code, context)
+
+
+def _idempotent(context: RequestContext) -> Deferred:
+    answer = Deferred()
+    producer_ids = context.node.producer_ids
+
+    def available(error: BrokerError | None) -> None:
+        if error is not None:
+            answer.complete(_refused(error.code, context))
+        else:
+            answer.complete(InitProducerIdResponse(producer_id=producer_ids.allocate(), producer_epoch=0))
+
+    producer_ids.when_available(available)
+    return answer
 
 
 def _for_transactions(request: InitProducerIdRequest, transactional_id: str, context: RequestContext) -> Deferred:

@@ -6,7 +6,7 @@ members (KIP-345); since 9 a returning static leader is told that there is nothi
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
@@ -17,7 +17,11 @@ from penstock.protocol.error_codes import BrokerError
 NULL_PROTOCOL_SINCE: Final = 7
 
 
-def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | GroupReply:
+def handle(request: JoinGroupRequest, context: RequestContext) -> Any:
+    return context.node.groups.log.with_topic(lambda: _handle(request, context))
+
+
+def _handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | GroupReply:
     version = context.api_version
     reply = GroupReply(lambda result: _joined(result, version), lambda error: _refused(request, error, version))
     try:

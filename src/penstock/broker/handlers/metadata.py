@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED_FOR
+from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
-from penstock.broker.topic_creation import create_topics
+from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.core.ids import ZERO_TOPIC_ID, TopicId, TopicName
 from penstock.metadata.image import ClusterImage, PartitionImage, TopicImage
 from penstock.metadata.topics import NewTopic, is_internal, validate_topic_name
@@ -37,7 +38,20 @@ MISSING_LIST_SINCE: Final = 1
 TOPIC_IDS_SINCE: Final = 12
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Deferred:
+    missing = _to_create(request, context.node)
+    if not missing:
+        return _answer(request, context, {})
+    answer = Barrier()
+
+    def created(results: CreationResults) -> None:
+        answer.complete(_answer(request, context, results))
+
+    create_topics(context.node, [NewTopic(name) for name in missing], created)
+    return answer
+
+
+def _answer(request: MetadataRequest, context: RequestContext, creations: CreationResults) -> MetadataResponse:
     image = context.node.image
     response = MetadataResponse(
         brokers=[
@@ -53,10 +67,9 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     if request.topics is None or (not request.topics and context.api_version < MISSING_LIST_SINCE):
         response.topics = [_described(topic, image, topic_operations) for topic in image.topics.values()]
         return response
-    refusals = _create_missing(request, context.node)
     for wanted in _without_repetitions(request.topics):
         try:
-            topic = _find(wanted, context.node, refusals, context.api_version)
+            topic = _find(wanted, image, creations, context.api_version)
             response.topics.append(_described(topic, image, topic_operations))
         except BrokerError as error:
             response.topics.append(
@@ -70,17 +83,17 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     return response
 
 
-def _create_missing(request: MetadataRequest, node: Node) -> dict[str, BrokerError]:
-    """Creates what does not exist and may be created; returns what was refused, by name."""
+def _to_create(request: MetadataRequest, node: Node) -> list[str]:
+    """The topics that do not exist and that this request may create."""
     if not (request.allow_auto_topic_creation and node.config.auto_create_topics_enable):
-        return {}
-    missing = {
-        topic.name
-        for topic in request.topics or ()
-        if topic.name is not None and topic.name not in node.image.topics and not is_internal(topic.name)
-    }
-    results = create_topics(node, [NewTopic(name) for name in sorted(missing)])
-    return {name: outcome for name, outcome in results.items() if isinstance(outcome, BrokerError)}
+        return []
+    return sorted(
+        {
+            topic.name
+            for topic in request.topics or ()
+            if topic.name is not None and topic.name not in node.image.topics and not is_internal(topic.name)
+        }
+    )
 
 
 def _without_repetitions(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -88,21 +101,23 @@ def _without_repetitions(topics: list[MetadataRequestTopic]) -> list[MetadataReq
     return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
 
 
-def _find(wanted: MetadataRequestTopic, node: Node, refusals: dict[str, BrokerError], api_version: int) -> TopicImage:
+def _find(
+    wanted: MetadataRequestTopic, image: ClusterImage, creations: CreationResults, api_version: int
+) -> TopicImage:
     if api_version < TOPIC_IDS_SINCE and (wanted.name is None or wanted.topic_id != ZERO_TOPIC_ID):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if wanted.topic_id != ZERO_TOPIC_ID:
-        topic = node.image.topics_by_id.get(TopicId(wanted.topic_id))
+        topic = image.topics_by_id.get(TopicId(wanted.topic_id))
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
         return topic
     if wanted.name is None:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
-    topic = node.image.topics.get(TopicName(wanted.name))
+    topic = image.topics.get(TopicName(wanted.name))
     if topic is not None:
         return topic
-    if wanted.name in refusals:
-        refusal = refusals[wanted.name]
+    refusal = creations.get(wanted.name)
+    if isinstance(refusal, BrokerError):
         raise BrokerError(refusal.code, refusal.message)
     validate_topic_name(wanted.name)
     raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -9,7 +9,7 @@ A partition that does not exist is refused by itself; what the group refuses, it
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from penstock.broker.groups.offset_commits import AskedCommits
 from penstock.broker.groups.offsets import Committer
@@ -26,7 +26,11 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 TOPIC_IDS_SINCE: Final = 10
 
 
-def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | GroupReply:
+def handle(request: OffsetCommitRequest, context: RequestContext) -> Any:
+    return context.node.groups.log.with_topic(lambda: _handle(request, context))
+
+
+def _handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | GroupReply:
     topics = context.node.topics
     by_id = context.api_version >= TOPIC_IDS_SINCE
     response = OffsetCommitResponse()

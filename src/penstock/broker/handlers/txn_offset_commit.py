@@ -7,7 +7,7 @@ the transaction with this request, where before AddOffsetsToTxn had to come firs
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from penstock.broker.groups.offset_commits import AskedCommits
 from penstock.broker.groups.offsets import Committer
@@ -28,7 +28,11 @@ ABORTABLE_SINCE: Final = 4
 JOINS_SINCE: Final = 5
 
 
-def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse | GroupReply:
+def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Any:
+    return context.node.groups.log.with_topic(lambda: _handle(request, context))
+
+
+def _handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse | GroupReply:
     response = TxnOffsetCommitResponse()
     asked = AskedCommits(context.node)
     for topic in request.topics:

@@ -63,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self._reading_paused = False
         self._resuming = False  # paused still, but reading on has been put on the loop's list
+        self._barrier: Deferred | None = None  # the request that later ones wait for
         self._closing = False
         self._failure: str | None = None  # why the connection must end once the answers that are ready have left
         self.peer = "?"
@@ -171,6 +172,9 @@ class Connection(asyncio.BufferedProtocol):
     def _answer(self, route: Route, version: int, correlation_id: int, answer: Any) -> None:
         if isinstance(answer, Deferred):
             answer.listen(self._deferred_completed)
+            if answer.is_barrier and not answer.done:
+                self._barrier = answer
+                self._pause_reading()
         elif not self._line:
             self._outgoing += route.write(version, correlation_id, answer)
             self._requests.answered(route, self._node.loop.time() - self.last_active, 1)
@@ -239,6 +243,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
+        if self._barrier is not None and not self._barrier.done:
+            return
         if len(self._line) >= limits.PIPELINED_REQUESTS_MAX:
             return
         if self._sender.queued_bytes > limits.UNSENT_RESPONSE_BYTES_MAX:

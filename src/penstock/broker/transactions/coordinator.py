@@ -60,7 +60,7 @@ class TransactionCoordinator:
     def __init__(self, node: Node) -> None:
         config = node.config
         self._node = node
-        self._log = CoordinatorLog(
+        self.log = CoordinatorLog(
             node,
             CoordinatorTopic(
                 TRANSACTION_STATE_TOPIC,
@@ -78,7 +78,7 @@ class TransactionCoordinator:
         self._topic_id: bytes | None = None
         self._loads: CoordinatorLoads[Transactions] = CoordinatorLoads(
             node.loop,
-            self._log.partition,
+            self.log.partition,
             self._load,
             self._shard_loaded,
             load_time(node.metrics, "transactioncoordinatormetrics"),
@@ -103,7 +103,27 @@ class TransactionCoordinator:
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"transaction.timeout.ms must be between 1 and {self._node.config.transaction_max_timeout_ms}.",
             )
-        self._log.ensure_topic()
+
+        def topic_ensured(error: BrokerError | None) -> None:
+            if error is None:
+                self._node.producer_ids.when_available(producer_ids_available)
+            else:
+                on_done(error)
+
+        def producer_ids_available(error: BrokerError | None) -> None:
+            if error is not None:
+                on_done(error)
+                return
+            try:
+                self._init_producer_id(transactional_id, timeout_ms, expected, on_done)
+            except BrokerError as refusal:
+                on_done(refusal.to_keep())
+
+        self.log.ensure_topic(topic_ensured)
+
+    def _init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, on_done: OnProducer
+    ) -> None:
         index, shard = self._shard_of(transactional_id)
         change = shard.init_producer_id(transactional_id, timeout_ms, expected, self._node.now_ms())
         assert change.after is not None
@@ -262,7 +282,7 @@ class TransactionCoordinator:
         return range(len(topics.topic(TRANSACTION_STATE_TOPIC).partitions) if TRANSACTION_STATE_TOPIC in topics else 0)
 
     def _shard_of(self, transactional_id: str) -> tuple[int, Transactions]:
-        index = self._log.partition_for(transactional_id)
+        index = self.log.partition_for(transactional_id)
         return index, self._shard(index)
 
     def _shard(self, index: int) -> Transactions:
@@ -271,7 +291,7 @@ class TransactionCoordinator:
         COORDINATOR_LOAD_IN_PROGRESS while it is being loaded; another BrokerError if it cannot be.
         """
         if not self._check_topic():
-            return Transactions(self._node.store.allocate_producer_id)
+            return Transactions(self._node.producer_ids.allocate)
         return self._loads.get(index)
 
     def _check_topic(self) -> bool:
@@ -284,10 +304,10 @@ class TransactionCoordinator:
         return topic_id is not None
 
     def _load(self, index: int) -> LoadSteps[Transactions]:
-        shard = Transactions(self._node.store.allocate_producer_id)
-        self._epochs[index] = self._log.partition(index).leader_epoch
+        shard = Transactions(self._node.producer_ids.allocate)
+        self._epochs[index] = self.log.partition(index).leader_epoch
         try:
-            for record in self._log.load(index):
+            for record in self.log.load(index):
                 shard.restore(*transaction_in(record.key, record.value))
                 yield len(record.key) + len(record.value or b"")
         except ProtocolError as error:
@@ -302,7 +322,7 @@ class TransactionCoordinator:
 
     def _write(self, index: int, shard: Transactions, change: Change, on_done: OnDone) -> None:
         record = tombstone_of(change.transactional_id) if change.after is None else record_of(change.after)
-        self._log.append(index, [record], on_committed=partial(self._written, index, shard, change, on_done))
+        self.log.append(index, [record], on_committed=partial(self._written, index, shard, change, on_done))
 
     def _written(
         self, index: int, shard: Transactions, change: Change, on_done: OnDone, error: BrokerError | None

@@ -14,7 +14,6 @@ from penstock.broker.deferred import Deferred
 from penstock.broker.node import Node
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
-from penstock.broker.topic_creation import create_topics
 from penstock.metadata.image import BrokerConfigChanged
 from penstock.metadata.topics import NewTopic, decide_deletion
 from penstock.protocol.definitions.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -25,7 +24,7 @@ from tests.integration.broker.group_conversation import (
     fetch_offsets_request,
     join_request,
 )
-from tests.unit.broker.nodes import FakeConnection, node_in
+from tests.unit.broker.nodes import FakeConnection, commit_changes, make_topics, node_in
 
 
 class Groups:
@@ -33,7 +32,7 @@ class Groups:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        image = create_topics(node, [NewTopic("topic", 1, 1)])["topic"]
+        image = make_topics(node, NewTopic("topic", 1, 1))["topic"]
         self.topic = Topic("topic", image.topic_id)  # type: ignore[union-attr]
 
     def ask(self, request: Any, version: int = 9) -> Any:
@@ -105,7 +104,7 @@ def test_a_topic_of_groups_that_is_deleted_takes_its_groups_along(tmp_path: Path
     def scenario(groups: Groups) -> None:
         assert groups.commit(1) == ErrorCode.NONE
         deletion = decide_deletion(groups.node.image, name="__consumer_offsets", topic_id=None, delete_enabled=True)
-        groups.node.commit([deletion])
+        commit_changes(groups.node, deletion)
         assert groups.committed() == -1
         assert groups.commit(2) == ErrorCode.NONE
         assert groups.committed() == 2
@@ -137,7 +136,7 @@ def test_a_heartbeat_is_answered_by_the_settings_of_the_moment(tmp_path: Path) -
 
         joined = heartbeat(rebalance_timeout_ms=1000, subscribed_topic_names=["topic"], topic_partitions=[])
         assert joined.heartbeat_interval_ms == 5000
-        groups.node.commit([BrokerConfigChanged(None, {"group.consumer.heartbeat.interval.ms": "7000"})])
+        commit_changes(groups.node, BrokerConfigChanged(None, {"group.consumer.heartbeat.interval.ms": "7000"}))
         later = heartbeat(member_epoch=joined.member_epoch)
         assert (later.error_code, later.heartbeat_interval_ms) == (ErrorCode.NONE, 7000)
 

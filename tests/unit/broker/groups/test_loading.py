@@ -13,7 +13,6 @@ from penstock.broker.deferred import Deferred
 from penstock.broker.node import Node
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
-from penstock.broker.topic_creation import create_topics
 from penstock.broker.transactions.markers import TransactionEnd, write_markers
 from penstock.coordinator.offsets import CommittedOffset
 from penstock.core import limits
@@ -32,7 +31,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_encoding import BatchProducer
 from tests.integration.broker.conversation import Topic
 from tests.integration.broker.group_conversation import commit_request, fetch_offsets_request, join_request
-from tests.unit.broker.nodes import FakeConnection, node_in
+from tests.unit.broker.nodes import FakeConnection, commit_changes, make_topics, must_succeed, node_in
 
 PLACE = TopicPartition("topic", 0)
 PRODUCER = ProducerIdentity(7, 0)
@@ -57,8 +56,8 @@ def run_loading(
 
     async def write() -> None:
         with node_in(directory, SETTINGS) as node:
-            create_topics(node, [NewTopic("topic", 1, 1)])
-            node.groups.log.ensure_topic()
+            make_topics(node, NewTopic("topic", 1, 1))
+            node.groups.log.ensure_topic(must_succeed)
             shard = node.groups.shard("group")
             topic_id = node.topics.topic("topic").topic_id
             for offset in range(commits):
@@ -83,6 +82,7 @@ def run_loading(
 async def loaded(node: Node) -> int:
     """Waits for the shard; the group's committed offset."""
     for _ in range(100):
+        node.groups.log.ensure_topic(must_succeed)
         try:
             shard = node.groups.shard("group")
         except BrokerError as error:
@@ -138,7 +138,7 @@ def test_a_topic_that_is_deleted_meanwhile_takes_its_offsets_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(node: Node) -> None:
-        node.commit([decide_deletion(node.image, name="topic", topic_id=None, delete_enabled=True)])
+        commit_changes(node, decide_deletion(node.image, name="topic", topic_id=None, delete_enabled=True))
         assert await loaded(node) == -1
 
     run_loading(tmp_path, monkeypatch, scenario)
@@ -146,7 +146,7 @@ def test_a_topic_that_is_deleted_meanwhile_takes_its_offsets_along(
 
 def test_the_topic_of_groups_may_be_deleted_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(node: Node) -> None:
-        node.commit([decide_deletion(node.image, name="__consumer_offsets", topic_id=None, delete_enabled=True)])
+        commit_changes(node, decide_deletion(node.image, name="__consumer_offsets", topic_id=None, delete_enabled=True))
         assert await loaded(node) == -1
         for _ in range(10):
             await asyncio.sleep(0)

@@ -1,26 +1,30 @@
 """Asks handlers as a connection would: every request and response goes through the codec of its version.
 
-`AdminNode` is the part of a node that administrative handlers use: a real store and real settings, and a note of what
-was committed in place of the logs that a node would make.
+`AdminNode` is the part of a node that administrative handlers use: a real journal and real settings, and a list of the
+committed changes in place of the logs that a node would make.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from penstock.broker.appends import AppendGroup
+from penstock.broker.deferred import Deferred
+from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
 from penstock.core.ids import BrokerId
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.image import BrokerImage, BrokerRegistered, ClusterImage, DurableChange, Endpoint
-from penstock.metadata.store_local import LocalStore
+from penstock.metadata.image import BrokerImage, BrokerRegistered, Change, ClusterImage, Endpoint
+from penstock.metadata.store import Decide, OnDecided
 from penstock.metadata.topic_config import TopicConfig
 from penstock.protocol.codec import reader, writer
 from tests.clocks import SeededEntropy
 from tests.unit.broker.nodes import LISTENER_NAME, FakeConnection
+from tests.unit.metadata.stores import immediate_store
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -29,31 +33,34 @@ if TYPE_CHECKING:
 class AdminNode:
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.entropy = SeededEntropy()
-        self.store = LocalStore.open(directory, node_id=1, new_uuid=self.entropy.uuid, cluster_id="test-cluster")
-        endpoints = {LISTENER_NAME: Endpoint("broker.test", 9092)}
-        self.image.apply(BrokerRegistered(BrokerImage(self.broker_id, endpoints, "rack-1")))
+        self.store = immediate_store(directory, self.entropy.uuid, cluster_id="test-cluster")
+        self.broker_id = BrokerId(1)
         self._static = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in settings.items()])
-        self.committed: list[DurableChange] = []
         self._use_dynamic_config()
+        self.producer_ids = ProducerIds(self.store)
+        self.store.subscribe(lambda committed: self._use_dynamic_config())
+        endpoints = {LISTENER_NAME: Endpoint("broker.test", 9092)}
+        self.store.commit([BrokerRegistered(BrokerImage(self.broker_id, endpoints, "rack-1"))])
+        self.store.committed.clear()
 
     @property
     def image(self) -> ClusterImage:
         return self.store.image
 
     @property
-    def broker_id(self) -> BrokerId:
-        return self.store.node_id
+    def committed(self) -> list[Change]:
+        return self.store.committed
 
-    def commit(self, changes: Iterable[DurableChange]) -> None:
-        changes = list(changes)
-        self.store.commit(changes)
-        self.committed.extend(changes)
-        self._use_dynamic_config()
+    def propose(self, decide: Decide, on_decided: OnDecided) -> None:
+        self.store.propose(decide, on_decided)
+
+    def config_in(self, image: ClusterImage) -> BrokerConfig:
+        return self._static.with_dynamic(
+            cluster_wide=image.dynamic_configs_of(None), per_broker=image.dynamic_configs_of(self.broker_id)
+        )
 
     def _use_dynamic_config(self) -> None:
-        self.config = self._static.with_dynamic(
-            cluster_wide=self.image.dynamic_configs_of(None), per_broker=self.image.dynamic_configs_of(self.broker_id)
-        )
+        self.config = self.config_in(self.image)
         self.inherited_topic_config = TopicConfig.inherited(self.config.layers)
 
 
@@ -65,21 +72,30 @@ class Client:
     connection: FakeConnection = field(default_factory=FakeConnection)
 
     def ask(self, request: Any, version: int | None = None) -> Any:
-        """The response as a client of that version reads it; without a version, of the newest one served."""
-        route = BY_API_KEY[type(request).API_KEY]
-        version = route.max_version if version is None else version
-        frame = bytearray()
-        writer(type(request), version)(frame, request)
-        received = route.read(version, memoryview(frame), 0)
-        context = RequestContext(cast("Node", self.node), version, "test", self.connection)
-        response = route.handle(received, context)
-        out = bytearray()
-        write: Any = writer(type(response), version)
-        write(out, response)
-        read: Any = reader(type(response), version)
-        answer, end = read(memoryview(out), 0, len(out))
-        assert end == len(out)
-        return answer
+        return ask(cast("Node", self.node), request, version, self.connection)
+
+
+def ask(node: Node, request: Any, version: int | None = None, connection: FakeConnection | None = None) -> Any:
+    """The response as a client of that version reads it; without a version, of the newest one served."""
+    route = BY_API_KEY[type(request).API_KEY]
+    version = route.max_version if version is None else version
+    frame = bytearray()
+    writer(type(request), version)(frame, request)
+    received = route.read(version, memoryview(frame), 0)
+    context = RequestContext(node, version, "test", connection or FakeConnection())
+    response = route.handle(received, context)
+    if isinstance(response, AppendGroup):
+        node.appends.write()
+    if isinstance(response, Deferred):
+        assert response.done, "the store commits at once"
+        response = response.response
+    out = bytearray()
+    write: Any = writer(type(response), version)
+    write(out, response)
+    read: Any = reader(type(response), version)
+    answer, end = read(memoryview(out), 0, len(out))
+    assert end == len(out)
+    return answer
 
 
 def versions_of(request_class: Any) -> range:

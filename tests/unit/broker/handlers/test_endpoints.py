@@ -12,7 +12,6 @@ import pytest
 from penstock.broker.current_leader import CurrentLeader, current_leader
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
-from penstock.broker.topic_creation import create_topics
 from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName
 from penstock.metadata.image import BrokerImage, BrokerRegistered, Endpoint, PartitionImage, TopicCreated, TopicImage
 from penstock.metadata.topics import NewTopic
@@ -21,8 +20,8 @@ from penstock.protocol.definitions.fetch import FetchPartition, FetchRequest, Fe
 from penstock.protocol.definitions.find_coordinator import FindCoordinatorRequest
 from penstock.protocol.definitions.metadata import MetadataRequest
 from penstock.protocol.error_codes import ErrorCode
-from tests.unit.broker.handlers.requests import AdminNode, Client
-from tests.unit.broker.nodes import FakeConnection, node_in
+from tests.unit.broker.handlers.requests import AdminNode, Client, ask
+from tests.unit.broker.nodes import FakeConnection, make_topics, must_succeed, node_in
 
 ENDPOINTS = {"INTERNAL": Endpoint("10.0.0.1", 9092), "EXTERNAL": Endpoint("broker.example", 19092)}
 
@@ -36,32 +35,44 @@ def node(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("listener_name", ENDPOINTS)
-def test_brokers_and_coordinators_are_named_by_the_client_s_own_listener(node: AdminNode, listener_name: str) -> None:
+def test_brokers_are_named_by_the_client_s_own_listener(node: AdminNode, listener_name: str) -> None:
     client = Client(node, FakeConnection(listener_name))
     expected = ENDPOINTS[listener_name]
     (broker,) = client.ask(MetadataRequest(topics=[])).brokers
     assert Endpoint(broker.host, broker.port) == expected
     (broker,) = client.ask(DescribeClusterRequest()).brokers
     assert Endpoint(broker.host, broker.port) == expected
-    (found,) = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])).coordinators
-    assert Endpoint(found.host, found.port) == expected
-    old = client.ask(FindCoordinatorRequest(key="group"), 3)
-    assert Endpoint(old.host, old.port) == expected
+
+
+@pytest.mark.parametrize("listener_name", ENDPOINTS)
+def test_coordinators_are_named_by_the_client_s_own_listener(tmp_path: Path, listener_name: str) -> None:
+    expected = ENDPOINTS[listener_name]
+
+    async def main() -> None:
+        with node_in(tmp_path) as node:
+            node.register(ENDPOINTS, must_succeed)
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
+            (found,) = ask(node, request, connection=FakeConnection(listener_name)).coordinators
+            assert Endpoint(found.host, found.port) == expected
+            old = ask(node, FindCoordinatorRequest(key="group"), 3, FakeConnection(listener_name))
+            assert Endpoint(old.host, old.port) == expected
+            (found,) = ask(node, request, connection=FakeConnection("OTHER")).coordinators
+            assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+    asyncio.run(main())
 
 
 def test_a_broker_without_the_client_s_listener_is_not_named(node: AdminNode) -> None:
     client = Client(node, FakeConnection("OTHER"))
     assert client.ask(MetadataRequest(topics=[])).brokers == []
     assert client.ask(DescribeClusterRequest()).brokers == []
-    (found,) = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])).coordinators
-    assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
 def test_a_fetch_in_an_old_leader_epoch_is_told_the_leader_and_where_it_is(tmp_path: Path) -> None:
     async def main() -> None:
         with node_in(tmp_path) as node:
-            create_topics(node, [NewTopic("topic", 1, 1)])
-            node.register(ENDPOINTS)
+            make_topics(node, NewTopic("topic", 1, 1))
+            node.register(ENDPOINTS, must_succeed)
             partition = node.topics.partition("topic", 0)
             partition.leader_epoch = 3
             wanted = FetchPartition(partition=0, partition_max_bytes=1000, current_leader_epoch=1)

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator, InitProducerId."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster, InitProducerId, and what FindCoordinator refuses."""
 
 from __future__ import annotations
 
@@ -145,9 +145,8 @@ def test_allowed_operations_are_told_to_those_who_ask(client: Client) -> None:
 def test_a_partition_whose_leader_is_gone(client: Client) -> None:
     replicas = (BrokerId(2), BrokerId(1))
     partition = PartitionImage(PartitionIndex(0), BrokerId(2), LeaderEpoch(5), replicas, replicas)
-    client.node.commit(
-        [TopicCreated(TopicImage(TopicName("orders"), TopicId(client.node.entropy.uuid()), (partition,)))]
-    )
+    topic_id = TopicId(client.node.entropy.uuid())
+    client.node.store.commit([TopicCreated(TopicImage(TopicName("orders"), topic_id, (partition,)))])
     [shown] = client.ask(asking_for("orders")).topics[0].partitions
     assert (shown.error_code, shown.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     assert shown.offline_replicas == [2]
@@ -226,19 +225,6 @@ def test_the_cluster_is_described_in_every_version(client: Client, version: int)
 def test_other_endpoints_are_not_offered(client: Client, endpoint_type: int, code: ErrorCode) -> None:
     response = client.ask(DescribeClusterRequest(endpoint_type=endpoint_type))
     assert (response.error_code, response.endpoint_type, response.brokers) == (code, endpoint_type, [])
-
-
-@pytest.mark.parametrize("version", versions_of(FindCoordinatorRequest))
-def test_this_broker_coordinates_groups(client: Client, version: int) -> None:
-    if version < 4:
-        response = client.ask(FindCoordinatorRequest(key="group"), version)
-        assert (response.error_code, response.node_id, response.host, response.port) == (0, 1, "broker.test", 9092)
-    else:
-        response = client.ask(FindCoordinatorRequest(coordinator_keys=["one", "two"]), version)
-        assert [(found.key, found.error_code, found.node_id) for found in response.coordinators] == [
-            ("one", 0, 1),
-            ("two", 0, 1),
-        ]
 
 
 @pytest.mark.parametrize("key_type", [2, 9, -1])

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from penstock.broker.node import Node
-from penstock.broker.topic_creation import create_topics
 from penstock.broker.transactions import coordinator as transaction_coordinator
 from penstock.broker.transactions import markers as transaction_markers
 from penstock.broker.transactions.admission import Joining
@@ -24,7 +23,7 @@ from penstock.metadata.topics import TRANSACTION_STATE_TOPIC, NewTopic, decide_d
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import TRANSACTIONAL_FLAG
 from tests.record_batches import Record, encode_batch
-from tests.unit.broker.nodes import node_in
+from tests.unit.broker.nodes import commit_changes, make_topics, node_in
 
 LEVEL = ProtocolLevel.EPOCH_PER_TRANSACTION
 PLACES = frozenset({TopicPartition("topic", 0), TopicPartition("topic", 1)})
@@ -38,7 +37,7 @@ def run(directory: Path, scenario: Scenario, **settings: str) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
         with node_in(directory, {**SETTINGS, **named}) as node:
             if "topic" not in node.topics:
-                create_topics(node, [NewTopic("topic", 2, 1)])
+                make_topics(node, NewTopic("topic", 2, 1))
             node.resume_transactions()
             await scenario(node)
 
@@ -73,6 +72,11 @@ async def write(node: Node, producer: ProducerIdentity) -> None:
 
 async def commit(node: Node, producer: ProducerIdentity) -> Any:
     return await outcome(lambda done: node.transactions.end("id", producer, True, LEVEL, done))
+
+
+def delete_transaction_log(node: Node) -> None:
+    name = TRANSACTION_STATE_TOPIC
+    commit_changes(node, decide_deletion(node.image, name=name, topic_id=None, delete_enabled=True))
 
 
 def state(node: Node) -> TransactionState:
@@ -225,7 +229,9 @@ def test_a_transaction_that_the_coordinator_has_forgotten_is_aborted(tmp_path: P
 
     async def lose(node: Node) -> None:
         await begin(node)
-        node.commit([decide_deletion(node.image, name=TRANSACTION_STATE_TOPIC, topic_id=None, delete_enabled=True)])
+        commit_changes(
+            node, decide_deletion(node.image, name=TRANSACTION_STATE_TOPIC, topic_id=None, delete_enabled=True)
+        )
 
     async def find_ended(node: Node) -> None:
         await until(lambda: is_decided(node))
@@ -274,7 +280,9 @@ def test_unused_ids_are_forgotten(tmp_path: Path) -> None:
 def test_a_topic_of_the_coordinator_that_is_deleted_takes_its_transactions_with_it(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
         producer = await begin(node)
-        node.commit([decide_deletion(node.image, name=TRANSACTION_STATE_TOPIC, topic_id=None, delete_enabled=True)])
+        commit_changes(
+            node, decide_deletion(node.image, name=TRANSACTION_STATE_TOPIC, topic_id=None, delete_enabled=True)
+        )
         with pytest.raises(BrokerError) as caught:
             node.transactions.find("id")
         assert caught.value.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
