@@ -1,1 +1,1 @@
-"""This broker beside Apache Kafka, on this machine, with the same client: medians, spread and ratios."""
+"""Benchmarks Penstock beside Apache Kafka and stock Spark on one machine: medians, spread and ratios."""

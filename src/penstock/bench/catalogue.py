@@ -1,4 +1,4 @@
-"""Every measurement there is, and which of them this machine's disk has room for."""
+"""The table of measurements, and the choice of those that fit on this machine's disk."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
     "spark-start": SparkStart,
     "spark-growth": SparkGrowth,
 }
-# Compared are not brokers but engines, on the same broker.
+# These compare two engines on the same broker, not two brokers.
 OF_ENGINES: Final = frozenset(name for name in CATALOGUE if name.startswith("spark-"))
 
-# What must stay free beside a measurement's own data: a full disk harms more than a missing row.
+# Stays free beside the data of a measurement: a full disk is worse than a missing row.
 _RESERVE_BYTES: Final = 2 * GB
 
 
@@ -50,11 +50,11 @@ class Plan:
     sizes: Sizes
     measurements: tuple[Measurement, ...]
     notes: tuple[str, ...]
-    """What was left out, and why."""
+    """Which measurements and logs were skipped, and why."""
 
 
 def plan(names: Collection[str], sizes: Sizes, free_bytes: int) -> Plan:
-    """The named measurements that fit into `free_bytes`; logs that do not fit are left out of the growing log first."""
+    """The named measurements that fit into `free_bytes`. Of the growth measurement, single log sizes may be skipped."""
     room = free_bytes - _RESERVE_BYTES
     notes: list[str] = []
     if "growth" in names:
@@ -69,7 +69,7 @@ def plan(names: Collection[str], sizes: Sizes, free_bytes: int) -> Plan:
         measurement = build(sizes)
         if measurement.disk_bytes > room:
             needed = measurement.disk_bytes + _RESERVE_BYTES
-            notes.append(f"{name}: needs {needed / GB:.1f} GB of free disk, there are {free_bytes / GB:.1f} GB")
+            notes.append(f"{name}: needs {needed / GB:.1f} GB of free disk, {free_bytes / GB:.1f} GB are free")
         else:
             measurements.append(measurement)
     return Plan(sizes, tuple(measurements), tuple(notes))

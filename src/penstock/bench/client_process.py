@@ -1,7 +1,7 @@
-"""A client in a process of its own: its CPU time and its waiting are then mixed with nobody else's.
+"""Runs a benchmark client in its own process, so that its CPU time and its waits can be measured separately.
 
-Owns the way there and back: the load as JSON on the command line, the result as JSON on standard output, and one line
-on standard error from a client that could not do its work. It must never know what a load is.
+Owns the exchange: the load as JSON on the command line, the result as JSON on stdout, one line on stderr from a client
+that failed. It must not know what a load is.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 
 START_ALLOWANCE_S: Final = 30.0
 
 
 def run_client(module: str, load: Mapping[str, Any], time_limit_s: float, description: str) -> dict[str, Any]:
-    """What `python -m module` printed. A client that failed, or did not end in time, is a MeasurementError."""
+    """The JSON that `python -m module` printed; MeasurementError if the client fails or times out."""
     command = [sys.executable, "-m", module, json.dumps(load)]
     try:
         done = subprocess.run(

@@ -1,9 +1,13 @@
-"""How a figure is written for people."""
+"""Medians, spread and percentiles of figures, and their text in reports. Pure arithmetic."""
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from penstock.bench.metric import Unit
-from penstock.bench.spread import Spread
 
 _SCALES = {
     Unit.MESSAGES_PER_SECOND: ((1e6, "M/s"), (1e3, "k/s"), (1.0, "/s")),
@@ -12,6 +16,23 @@ _SCALES = {
     Unit.BYTES: ((1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")),
     Unit.BYTES_PER_SECOND: ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s"), (1.0, "B/s")),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def show(spread: Spread, unit: Unit) -> str:

@@ -1,9 +1,9 @@
-"""The time from a broker's process coming into being to its first acknowledged record.
+"""The time from the creation of a broker's process to its first acknowledged record.
 
-The client is there before the broker and hand-made: it tries to connect every few milliseconds, and sends its record
-when the metadata name leaders. librdkafka waits a second between some of its attempts, longer than what is measured.
-The process's age comes from the system, because what a test fixture prepares before it makes the process (finding a
-Java, writing a file) is nobody's start time.
+The client starts before the broker: it tries to connect every few milliseconds, and sends its record once the metadata
+names leaders. It is not librdkafka, which waits up to a second between attempts, longer than what is measured. The
+process's age comes from the system, because the work of a test fixture before it creates the process (finding Java,
+writing a file) is not part of the start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Final
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 from penstock.bench.peers import Peer
 from penstock.bench.process_usage import age_s
 from penstock.bench.raw_client import RawClient
@@ -38,7 +38,7 @@ def start_to_first_ack(
             time_limit_s=time_limit_s,
         )
     finally:
-        # `Peer.start` is bounded by its own timeout; nobody may stop a peer that is still being started.
+        # `Peer.start` has its own timeout; a peer must not be stopped while it starts.
         starter.join()
     if starter.failure is not None:
         raise MeasurementError(f"the broker did not start: {starter.failure}") from starter.failure
@@ -76,7 +76,7 @@ def _await_ack(
 
 
 class _Starter(threading.Thread):
-    """`Peer.start` returns when the broker answers; the record may be acknowledged before or after."""
+    """Starts the peer in a thread: `Peer.start` may return before or after the record is acknowledged."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(name="bench-start")

@@ -1,8 +1,8 @@
-"""One member's connection to the group coordinator, on our own codec: ask, wait for the answer, ask again.
+"""One member's connection to the group coordinator, on our own codec, with one request in flight.
 
-All members of a group live in one process, and its own work is part of every figure: so the bytes come straight from
-the event loop, without the streams above it. A codec that were wrong would fail before Apache Kafka too, so sharing it
-with the broker hides nothing. It must never know what a group is.
+All members of a group run in one process, whose own work is part of every figure; the connection therefore uses the
+event loop directly, without asyncio's streams. Sharing the codec with the broker hides no error: a wrong codec would
+fail with Apache Kafka too. The module must not know what a group is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 import time
 from typing import Any, Final, Self, cast
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 from penstock.protocol.codec import reader, response_class, writer
 from penstock.protocol.error_codes import ErrorCode
 from penstock.protocol.headers import request_header_version, response_header_version
@@ -29,7 +29,7 @@ _NOT_YET: Final = frozenset(
 
 
 class GroupConnection(asyncio.Protocol):
-    """One request in flight at most. `last_sent_s` is when the last one left, on time.perf_counter()."""
+    """At most one request in flight. `last_sent_s` is when the last one was sent, by time.perf_counter()."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -45,12 +45,12 @@ class GroupConnection(asyncio.Protocol):
         return connection
 
     def abort(self) -> None:
-        """Gone without a word, as a killed process is."""
+        """Closes the connection without leaving the group, like a killed process."""
         assert self._transport is not None
         self._transport.abort()
 
     async def ask(self, request: Message, version: int) -> Any:
-        """The answer. A coordinator that is still being set up is asked again; other errors are the caller's."""
+        """Returns the response. Retries while the coordinator is not available; the caller handles other errors."""
         while True:
             answer = await self._ask_once(request, version)
             if answer.error_code not in _NOT_YET:
@@ -72,15 +72,15 @@ class GroupConnection(asyncio.Protocol):
         self._transport.write(frame)
         content = await self._answer
         if struct.unpack_from(">i", content)[0] != self._correlation_id:
-            raise MeasurementError("the broker answered another request than the one that was asked")
+            raise MeasurementError("the broker responded to another request")
         body_at = _CORRELATION_ID_BYTES + response_header_version(api_key, version)
         answer, _end = reader(response_class(api_key), version)(content, body_at, len(content))
         return answer
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports have the methods of asyncio's and are not of their class.
+        # uvloop's transports have asyncio's methods, but do not inherit from its class.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
@@ -89,7 +89,7 @@ class GroupConnection(asyncio.Protocol):
             return
         (size,) = struct.unpack_from(">i", self._received)
         if not _CORRELATION_ID_BYTES <= size <= _ANSWER_BYTES_MAX:
-            self._fail(MeasurementError(f"the broker announced an answer of {size} bytes"))
+            self._fail(MeasurementError(f"the broker announced a response of {size} bytes"))
         elif len(self._received) >= _SIZE_BYTES + size and self._answer is not None and not self._answer.done():
             self._answer.set_result(bytes(self._received[_SIZE_BYTES : _SIZE_BYTES + size]))
             del self._received[: _SIZE_BYTES + size]

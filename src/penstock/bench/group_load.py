@@ -1,10 +1,10 @@
-"""A whole group in a client process of its own: it settles, somebody joins, somebody dies, again and again.
+"""A consumer group in its own client process: it settles, a member joins, a member dies, and so on.
 
-Owns the sequence and its clocks; a member's conversation is `group_members.py`'s. It must never know which broker it
-talks to.
+Owns the sequence and its clocks; `group_members.py` is the protocol of one member. It must not know which broker it
+connects to.
 
-Invariant: a figure is the time of a group that settled. A member that is thrown out, an answer with an error, or a
-group that does not settle in time is a failure.
+Invariant: a figure is the time of a group that settled. A fenced member, an error response, or a group that does not
+settle in time is a failure.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from typing import Final, Literal
 import uvloop
 
 from penstock.bench.client_process import run_client
-from penstock.bench.errors import MeasurementError
 from penstock.bench.group_connection import GroupConnection
-from penstock.bench.group_members import ClassicMember, ConsumerMember, Member, Membership
-from penstock.bench.ownership import is_settled
+from penstock.bench.group_members import ClassicMember, ConsumerMember, Member, Membership, is_settled
+from penstock.bench.measurement import MeasurementError
 from penstock.core.errors import ProtocolError
 from penstock.protocol.definitions.find_coordinator import FindCoordinatorRequest
 from penstock.protocol.error_codes import ErrorCode
@@ -37,7 +36,7 @@ _FIND_COORDINATOR_VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupLoad:
-    """`pause_s` passes before every join: a coordinator that spaces assignments out is not measured while it waits."""
+    """`pause_s` passes before every join, so that a coordinator's minimum interval between assignments has passed."""
 
     bootstrap_servers: str
     protocol: GroupProtocol
@@ -52,7 +51,7 @@ class GroupLoad:
     time_limit_s: float
 
     def run(self) -> GroupResult:
-        """Runs the client process to its end."""
+        """Runs the client process until it exits."""
         description = f"a {self.protocol} group of {self.member_count} members over {self.partition_count} partitions"
         result = run_client("penstock.bench.group_load", dataclasses.asdict(self), self.time_limit_s, description)
         return GroupResult(**result)
@@ -60,14 +59,14 @@ class GroupLoad:
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """One figure for each repetition. Those after a death begin where the dead member's session ends."""
+    """One figure per repetition. After a death, the clock starts when the dead member's session ends."""
 
     after_join_ms: list[float]
     after_death_ms: list[float]
 
 
 class _Group:
-    """The members that are alive, and the moment at which what they own became a settled group."""
+    """The live members, and the time at which their assignments became a settled group."""
 
     def __init__(self, load: GroupLoad) -> None:
         self._load = load
@@ -83,7 +82,7 @@ class _Group:
         self._news = asyncio.Event()
 
     async def prepare(self, phase_s: float) -> Member:
-        """A member that is connected and has not joined."""
+        """Returns a member that is connected and has not joined."""
         connection = await GroupConnection.open(self._load.bootstrap_servers)
         return _MEMBERS[self._load.protocol](connection, self._membership, phase_s, self._look)
 
@@ -98,7 +97,7 @@ class _Group:
         self._look()
 
     async def settled(self) -> float:
-        """When it settled, on time.perf_counter()."""
+        """Returns when the group settled, by time.perf_counter()."""
         while self._settled_s is None:
             for task in self._tasks.values():
                 if task.done():
@@ -131,7 +130,7 @@ async def _measure(load: GroupLoad) -> GroupResult:
         group.join(newcomer)
         after_join_ms.append((await group.settled() - joined_s) * 1000)
 
-        # The newcomer heartbeats a few times, so that it dies as an ordinary member.
+        # The new member heartbeats a few times first, as an ordinary member.
         await asyncio.sleep(load.heartbeat_interval_ms * 3.5 / 1000)
         await group.settled()
         group.kill(newcomer)
@@ -141,7 +140,7 @@ async def _measure(load: GroupLoad) -> GroupResult:
 
 
 async def _await_coordinator(load: GroupLoad) -> None:
-    """Asking for the coordinator makes a broker create the topic that groups are kept in."""
+    """Finds the coordinator, by which a broker creates its offsets topic."""
     connection = await GroupConnection.open(load.bootstrap_servers)
     answer = await connection.ask(FindCoordinatorRequest(key=f"bench-{load.protocol}"), _FIND_COORDINATOR_VERSION)
     connection.abort()

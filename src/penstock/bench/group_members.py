@@ -1,10 +1,11 @@
-"""Members of a consumer group that do nothing but be members: join, heartbeat, take what they are given.
+"""Members of a consumer group that join, heartbeat and accept their assignment, but read nothing.
 
-Hand-made, one for each protocol, because a classic group of librdkafka's members took about half a second on either
-broker, far more than a broker's own part. They own partitions and read nothing from them.
+There is one for each protocol. They are not librdkafka's, because a classic group of those took about half a second on
+both brokers, far more than the broker's own part.
 
-Owns the conversation of one member with its coordinator. It must never know of the other members, or which broker it
-talks to. Invariant: a member owns a partition from the answer that gave it until the answer that takes it away.
+Owns the protocol of one member with its coordinator, the range assignment, and when a group has settled. It must not
+know which broker it connects to. Invariant: a member owns a partition from the response that assigns it until the
+response that revokes it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ import asyncio
 import math
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.bench.errors import MeasurementError
 from penstock.bench.group_connection import GroupConnection
-from penstock.bench.ownership import range_deal
+from penstock.bench.measurement import MeasurementError
 from penstock.protocol.codec import reader, writer
 from penstock.protocol.definitions.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
 from penstock.protocol.definitions.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
@@ -42,7 +42,7 @@ _ASSIGNOR: Final = "range"
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What all members of the group have in common."""
+    """The settings that all members of a group share."""
 
     group_id: str
     topic: str
@@ -52,11 +52,11 @@ class Membership:
 
 
 class Member(ABC):
-    """`on_change` is called whenever `owned` has changed. `run` goes on until it is cancelled.
+    """Calls `on_change` whenever `owned` has changed. `run` runs until it is cancelled.
 
     A member heartbeats at `phase_s` after every whole interval of the loop's clock. With phases spread over the
-    interval, somebody hears of a change at once and somebody an interval later, always; members that fell into step
-    would all hear of it at once or all late, by chance.
+    interval, some member always learns of a change immediately and another one an interval later; members with the same
+    phase would all learn of it early or all late, by chance.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Member(ABC):
 
     @property
     def last_heard_of_s(self) -> float:
-        """When its last request left: from there the coordinator counts its session, at the earliest."""
+        """When the last request was sent: the session ends no earlier than one timeout after it."""
         return self._connection.last_sent_s
 
     def die(self) -> None:
@@ -87,14 +87,14 @@ class Member(ABC):
     async def _wait_for_heartbeat(self) -> None:
         interval_s = self._membership.heartbeat_interval_s
         elapsed_s = asyncio.get_running_loop().time() - self._phase_s
-        # The loop counts whole milliseconds, so it may wake a member just before its moment. What has been sent then
-        # counts as sent: otherwise the member would send again and again until the moment has come.
+        # The loop's timers have a resolution of a millisecond and may fire just before the due time. That heartbeat
+        # counts; otherwise the member would send again and again until the due time.
         self._heartbeat_number = max(self._heartbeat_number, math.floor(elapsed_s / interval_s)) + 1
         await asyncio.sleep(self._heartbeat_number * interval_s - elapsed_s)
 
 
 class ClassicMember(Member):
-    """JoinGroup, SyncGroup, Heartbeat; eager: whoever joins again has given everything back."""
+    """JoinGroup, SyncGroup, Heartbeat; eager: a member revokes all its partitions before it rejoins."""
 
     def __init__(
         self, connection: GroupConnection, membership: Membership, phase_s: float, on_change: Callable[[], None]
@@ -122,10 +122,10 @@ class ClassicMember(Member):
             return answer
 
     async def _sync(self, joined: JoinGroupResponse) -> bool:
-        """False when the group is rebalancing again."""
+        """Returns False if the group rebalances again."""
         is_leader = joined.leader == self._member_id
         dealt = (
-            range_deal([each.member_id for each in joined.members], self._membership.partition_count)
+            range_assignment([each.member_id for each in joined.members], self._membership.partition_count)
             if is_leader
             else {}
         )
@@ -175,7 +175,7 @@ class ClassicMember(Member):
 
 
 class ConsumerMember(Member):
-    """ConsumerGroupHeartbeat (KIP-848). What it is given or must give back is confirmed at once, as clients do."""
+    """ConsumerGroupHeartbeat (KIP-848). Confirms assigned and revoked partitions immediately, as clients do."""
 
     def __init__(
         self, connection: GroupConnection, membership: Membership, phase_s: float, on_change: Callable[[], None]
@@ -202,7 +202,7 @@ class ConsumerMember(Member):
             given = await self._heartbeat()
 
     async def _heartbeat(self, **what_changed: Any) -> Any:
-        """A new assignment, or None when it is as it was."""
+        """Returns a new assignment, or None if it is unchanged."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._membership.group_id,
             member_id=self._member_id,
@@ -217,7 +217,7 @@ class ConsumerMember(Member):
 
 def _require_no_error(answer: Any, request: str) -> None:
     if answer.error_code:
-        raise MeasurementError(f"{request} was answered with {ErrorCode(answer.error_code).name}")
+        raise MeasurementError(f"{request} failed with {ErrorCode(answer.error_code).name}")
 
 
 def _versioned(message: Message) -> bytes:
@@ -230,3 +230,26 @@ def _decode_assignment(data: bytes) -> list[int]:
     read = reader(ConsumerProtocolAssignment, _CONSUMER_PROTOCOL_VERSION)
     content, _end = read(data, _VERSION_BYTES, len(data))
     return [partition for topic in content.assigned_partitions for partition in topic.partitions]
+
+
+def range_assignment(members: Sequence[str], partition_count: int) -> dict[str, list[int]]:
+    """Consecutive partitions for each member, in the order of member ids; the first members get the remainder."""
+    share, left_over = divmod(partition_count, len(members))
+    dealt: dict[str, list[int]] = {}
+    start = 0
+    for position, member in enumerate(sorted(members)):
+        end = start + share + (position < left_over)
+        dealt[member] = list(range(start, end))
+        start = end
+    return dealt
+
+
+def is_settled(owned_by_member: Collection[Set[int]], partition_count: int) -> bool:
+    """Whether every partition has exactly one owner and no member owns two partitions more than another.
+
+    Both protocols end in an even assignment, so a complete but uneven group still has partitions to move.
+    """
+    if not owned_by_member or sum(map(len, owned_by_member)) != partition_count:
+        return False
+    sizes = [len(owned) for owned in owned_by_member]
+    return max(sizes) - min(sizes) <= 1 and len(frozenset().union(*owned_by_member)) == partition_count

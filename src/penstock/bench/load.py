@@ -1,12 +1,11 @@
-"""The librdkafka client that loads a broker: a process of its own, so that its CPU time is not mixed with any other.
+"""The librdkafka client that loads a broker, in its own process, so that its CPU time can be measured separately.
 
-Owns the four loops (produce, transactions, consume, one at a time) and their clocks. Both brokers get exactly this
-client with
-librdkafka's own defaults; a `Load` names the few settings that a measurement changes. It must never know which broker
-it talks to.
+Owns the four loops (produce, transactions, consume, one at a time) and their clocks. Both brokers get this client with
+librdkafka's defaults; a `Load` names the few settings that a measurement changes. It must not know which broker it
+connects to.
 
-Invariants: every loop ends at its count or at its deadline; a record that the broker did not confirm, or that did not
-come back, is a failure and never a figure.
+Invariants: every loop ends at its count or at its deadline; an unacknowledged or missing record is a failure, never a
+figure.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from typing import Final, Literal
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from penstock.bench.client_process import START_ALLOWANCE_S, run_client
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 from penstock.bench.process_usage import cpu_seconds
 
 Kind = Literal["produce", "transactions", "consume", "one_at_a_time"]
 
-# `produce_batch` hands a whole list to librdkafka in one call; a call per record would cost the client more than the
-# record costs the broker.
+# `produce_batch` passes a list to librdkafka in one call; a call per record would cost the client more than the record
+# costs the broker.
 _CHUNK_RECORDS: Final = 10_000
 _QUEUE_RECORDS: Final = 100_000  # librdkafka's default queue.buffering.max.messages
 _PARTITION: Final = 0
@@ -38,8 +37,8 @@ _PARTITION: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one client process does. `warm_up_count` applies to one_at_a_time alone, and `records_per_transaction` to
-    transactions, of whose records it is a divisor."""
+    """The work of one client process. `warm_up_count` applies to one_at_a_time only; `records_per_transaction` to
+    transactions only, and divides `record_count`."""
 
     kind: Kind
     bootstrap_servers: str
@@ -53,7 +52,7 @@ class Load:
     records_per_transaction: int = 0
 
     def run(self) -> LoadResult:
-        """Runs the client process to its end."""
+        """Runs the client process until it exits."""
         result = run_client("penstock.bench.load", dataclasses.asdict(self), self.time_limit_s, self._description)
         return LoadResult(**result)
 
@@ -64,7 +63,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What the client process saw between its clock's start and end."""
+    """The client process's figures between the start and the stop of its clock."""
 
     record_count: int
     record_bytes: int
@@ -84,7 +83,7 @@ class LoadResult:
 
 
 class _Stopwatch:
-    """Wall time, and the CPU time of both ends, from its making to `stop`."""
+    """Wall time, and the CPU time of broker and client, from its creation to `stop`."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -96,8 +95,8 @@ class _Stopwatch:
         self._started_s = time.perf_counter()
 
     def stop(self, timed_count: int, whole_count: int, latencies_ms: list[float] | None = None) -> LoadResult:
-        """`timed_count` records passed on the wall clock. The CPU clocks may have seen a few more, `whole_count`: their
-        share is taken off."""
+        """The wall clock covers `timed_count` records. The CPU clocks may cover a few more, `whole_count`; their share
+        is subtracted."""
         seconds = time.perf_counter() - self._started_s
         share = timed_count / whole_count
         return LoadResult(
@@ -111,7 +110,7 @@ class _Stopwatch:
 
 
 class _Failures:
-    """Takes delivery reports; with `delivery.report.only.error` they are the bad news alone."""
+    """Collects delivery reports; with `delivery.report.only.error` these are failures only."""
 
     def __init__(self) -> None:
         self.first: KafkaError | None = None
@@ -126,7 +125,7 @@ class _Failures:
 
 
 def produce(load: Load) -> LoadResult:
-    """As many records as the broker takes. The clock runs from the first record to the last acknowledgement."""
+    """Produces at full speed. The clock runs from the first record to the last acknowledgement."""
     deadline_s = time.monotonic() + load.time_limit_s
     failures = _Failures()
     producer = _producer(load, {"delivery.report.only.error": True})
@@ -156,7 +155,7 @@ def produce(load: Load) -> LoadResult:
 
 
 def transactions(load: Load) -> LoadResult:
-    """One transaction after the other: begin, hand over its records, commit. The clock stops at the last commit."""
+    """Runs one transaction after the other: begin, produce, commit. The clock stops at the last commit."""
     deadline_s = time.monotonic() + load.time_limit_s
     failures = _Failures()
     producer = _producer(load, {"delivery.report.only.error": True})
@@ -179,15 +178,15 @@ def transactions(load: Load) -> LoadResult:
     result = stopwatch.stop(sent, sent)
 
     failures.raise_if_any()
-    # A consumer reads what is committed unless it is told otherwise; every commit left a marker behind the records.
+    # librdkafka's default is read_committed; every commit left a marker after the records.
     _check_stored(load, sent + sent // load.records_per_transaction)
     return result
 
 
 def consume(load: Load) -> LoadResult:
-    """Everything from offset 0, without a group. The clock starts with the first records: connecting is not reading."""
+    """Consumes from offset 0, without a group. The clock starts with the first records, after connecting."""
     deadline_s = time.monotonic() + load.time_limit_s
-    gc.disable()  # a hundred thousand live messages would be walked again and again, on the client's account
+    gc.disable()  # otherwise it would traverse a hundred thousand live messages again and again
     consumer = _consumer(load)
     try:
         stopwatch = _Stopwatch(load)
@@ -213,7 +212,7 @@ def consume(load: Load) -> LoadResult:
 
 
 def one_at_a_time(load: Load) -> LoadResult:
-    """Send, wait for the acknowledgement, send the next."""
+    """Sends a record, waits for its acknowledgement, sends the next."""
     deadline_s = time.monotonic() + load.time_limit_s
     producer = _producer(load, {})
     value = os.urandom(load.record_bytes)
@@ -246,13 +245,13 @@ def _producer(load: Load, config: dict[str, str | int | bool]) -> Producer:
 
 
 def _consumer(load: Load) -> Consumer:
-    # librdkafka wants a group's name even of a consumer that assigns itself; nothing is committed to it.
+    # librdkafka requires a group id even for assigned partitions; nothing is committed.
     config = {"bootstrap.servers": load.bootstrap_servers, "group.id": "bench", "enable.auto.commit": False}
     return Consumer({**config, **load.client_config})
 
 
 def _send_probe(producer: Producer, load: Load, failures: _Failures) -> None:
-    """One record before the clock starts: connections, metadata and the producer id are there when it does."""
+    """Sends one record before the clock starts, so that connection, metadata and producer id exist when it does."""
     producer.produce(load.topic, b"", partition=_PARTITION, on_delivery=failures)
     unconfirmed = producer.flush(START_ALLOWANCE_S)
     failures.raise_if_any()
@@ -276,7 +275,7 @@ def _check_stored(load: Load, sent: int) -> None:
 
 
 def _check_gapless(last: Message | None, received: int) -> None:
-    """An error event counts like a message, so a count that agrees with the last offset saw none and missed nothing."""
+    """Error events count like messages, so a count that matches the last offset excludes errors and gaps."""
     if last is None or last.error() is not None or last.offset() != received - 1:
         where = "nothing" if last is None else last.error() or f"offset {last.offset():,}"
         raise MeasurementError(f"{received:,} messages came, the last one being {where}")

@@ -1,4 +1,4 @@
-"""What a reader must know of the machine to place the figures."""
+"""Describes the machine on which the figures were taken."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def describe() -> dict[str, str | int | float]:
 
 
 def raise_open_file_limit() -> None:
-    """Thousands of partitions are thousands of open files, and the brokers inherit this process's limit."""
+    """The brokers inherit this process's limit, and thousands of partitions need thousands of open files."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""The command: what is asked for, the run, the reports. The composition root of the benchmark."""
+"""`penstock bench`: the options, the run, the reports. The composition root of the benchmark."""
 
 from __future__ import annotations
 
@@ -36,8 +36,18 @@ _MEASUREMENT_NAMES: Final = (
     "spark-start",
     "spark-growth",
 )
-# One word for several.
+# Names that stand for several measurements.
 _FAMILIES: Final = {"spark": tuple(name for name in _MEASUREMENT_NAMES if name.startswith("spark-"))}
+
+_EXAMPLES: Final = """\
+examples:
+  penstock bench                                  everything, five rounds: more than an hour
+  penstock bench --quick --rounds 1               a smoke test of a few minutes
+  penstock bench --only start latency             some measurements
+  penstock bench --only spark --json              the Spark measurements, as JSON
+
+exit codes: 0 every measurement was taken, 1 a measurement failed, 2 wrong usage, 130 interrupted
+"""
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -48,28 +58,35 @@ EXIT_INTERRUPTED: Final = 130
 def arguments_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="penstock bench",
-        description="Measures this broker beside Apache Kafka, and our Spark source and sink beside Spark's own, "
-        "on this machine, each pair in the same run.",
+        description="Measure the broker beside Apache Kafka, and pipelines beside stock Spark, on this machine, "
+        "in one run.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = (*_MEASUREMENT_NAMES, *_FAMILIES)
-    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=f"only {', '.join(names)}")
     parser.add_argument(
-        "--rounds", type=_positive, default=DEFAULT_ROUNDS, help=f"counted rounds (default {DEFAULT_ROUNDS})"
+        "--only", nargs="+", choices=names, metavar="NAME", help=f"measure only these: {', '.join(names)}"
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes: does everything work? Not for comparing")
+    parser.add_argument(
+        "--rounds", type=_positive, default=DEFAULT_ROUNDS, help=f"number of rounds (default {DEFAULT_ROUNDS})"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes: a smoke test, not comparable")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--alone", action="store_true", help="measure ours without Apache Kafka or stock Spark")
+    parser.add_argument("--alone", action="store_true", help="measure Penstock without Apache Kafka and stock Spark")
     parser.add_argument(
-        "--output", type=Path, default=DEFAULT_OUTPUT, help=f"where results and plots go (default {DEFAULT_OUTPUT})"
+        "--output",
+        type=Path,
+        default=DEFAULT_OUTPUT,
+        help=f"directory for results and plots (default {DEFAULT_OUTPUT})",
     )
     parser.add_argument(
-        "--data-dir", type=Path, default=None, help="where the brokers keep their data (default: below --output)"
+        "--data-dir", type=Path, default=None, help="directory for the brokers' data (default: below --output)"
     )
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0: every measurement was taken, whatever it found; 1: one of them failed; 2: cannot run at all."""
+    """Exit code 0: every measurement was taken, whatever the verdicts; 1: one failed; 2: the benchmark cannot run."""
     options = arguments_parser().parse_args(argv)
     try:
         import psutil  # noqa: F401
@@ -79,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return EXIT_USAGE
-    # A terminated benchmark must take its brokers along, as an interrupted one does.
+    # SIGTERM must stop the brokers too, as ctrl-C does.
     handler_before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run(options)
@@ -121,7 +138,7 @@ def _run(options: argparse.Namespace) -> int:
             *(note for field, _ in matches for note in _absence_notes(field)),
             *absent_notes,
             *plan.notes,
-            *(["quick sizes: verdicts say little"] if options.quick else []),
+            *(["quick sizes: the verdicts are not meaningful"] if options.quick else []),
         ],
     )
     interrupted = False
@@ -139,7 +156,7 @@ def _run(options: argparse.Namespace) -> int:
                 )
     except KeyboardInterrupt:
         interrupted = True
-        results.notes.append("interrupted: only whole rounds are counted")
+        results.notes.append("interrupted: only complete rounds count")
     _report(results, output, options.json)
     if interrupted:
         return EXIT_INTERRUPTED
@@ -147,15 +164,15 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _asked_for(only: Sequence[str] | None) -> list[str]:
-    """Every name that stands for itself, families spelled out."""
+    """The names of the requested measurements, with families expanded."""
     return [name for asked in only or _MEASUREMENT_NAMES for name in _FAMILIES.get(asked, (asked,))]
 
 
 def _possible(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Without the measurements that need what is not installed, which are named in notes."""
-    from penstock.bench import spark_tables
+    """The measurements whose requirements are installed, and notes about the others."""
+    from penstock.bench.spark import tables
 
-    absence = spark_tables.absence() if "spark-table" in names else None
+    absence = tables.absence() if "spark-table" in names else None
     if absence is None:
         return list(names), []
     return [name for name in names if name != "spark-table"], [f"spark-table was not measured: {absence}"]
@@ -164,7 +181,7 @@ def _possible(names: Sequence[str]) -> tuple[list[str], list[str]]:
 def _matches(
     measurements: Sequence[Measurement], alone: bool, tell: Callable[[str], None]
 ) -> list[tuple[Field, list[Measurement]]]:
-    """Who is compared in which measurements: brokers in some, engines on one broker in the others."""
+    """Groups measurements by what they compare: two brokers, or two engines on the same broker."""
     from penstock.bench import peers
     from penstock.bench.catalogue import OF_ENGINES
 
@@ -173,17 +190,17 @@ def _matches(
     of_engines = [each for each in measurements if each.name in OF_ENGINES]
     if of_brokers:
         if not alone:
-            tell("looking for Apache Kafka (the first time, Maven fetches its jars)")
+            tell("looking for Apache Kafka (Maven fetches its jars at the first run)")
         matches.append((peers.assemble(with_apache_kafka=not alone), of_brokers))
     if of_engines:
-        tell("preparing Spark (the first time, Maven fetches its connector and a class archive is made)")
+        tell("preparing Spark (the first run fetches its connector with Maven and creates a class archive)")
         matches.append((peers.assemble_engines(with_stock_spark=not alone), of_engines))
     return matches
 
 
 def _absence_notes(field: Field) -> list[str]:
     return [
-        f"{name} was not measured, so nothing is compared: {reason}" for name, reason in sorted(field.absences.items())
+        f"{name} was not measured, so there are no ratios: {reason}" for name, reason in sorted(field.absences.items())
     ]
 
 
@@ -205,7 +222,7 @@ def _report(results: Results, output: Path, as_json: bool) -> None:
     if as_json:
         print(text)
     else:
-        # A table cut to the width of a pipe's assumed 80 columns would lose what it is for.
+        # Rich assumes 80 columns for a pipe, which would cut the table.
         console = Console() if sys.stdout.isatty() else Console(width=200)
         print_table(results, console)
     for file in (results_file, *pictures):

@@ -1,4 +1,4 @@
-"""What every measurement looks like to the runner."""
+"""The interface of a measurement."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from penstock.bench.peers import Contestant
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """What a measurement is given: a place for data, and somebody who listens to its progress."""
+    """What a measurement uses: a directory for data, and a callback for its progress."""
 
     data_parent: Path
     tell: Callable[[str], None]
 
 
+class MeasurementError(Exception):
+    """A measurement failed, or its counts do not match what was sent. It ends this measurement, not the benchmark."""
+
+
 class Measurement(Protocol):
-    """Built for given sizes; takes its figures of one contestant, once, and leaves nothing behind."""
+    """Built for given sizes; `run` measures one contestant once and removes its data."""
 
     @property
     def name(self) -> str:
-        """What `--only` calls it."""
+        """Its name in `--only`."""
 
     @property
     def title(self) -> str: ...
@@ -34,6 +38,6 @@ class Measurement(Protocol):
 
     @property
     def disk_bytes(self) -> int:
-        """The most that one contestant's data takes on disk at any moment."""
+        """The maximum disk space that one contestant's data takes."""
 
     def run(self, contestant: Contestant, workbench: Workbench) -> Readings: ...

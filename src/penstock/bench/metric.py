@@ -1,4 +1,4 @@
-"""What is measured, in which unit, and what it is meant to reach.
+"""Metrics: what is measured, its unit and its target.
 
 Owns the vocabulary that measurements, results and reports share. It must never know how a figure is taken.
 """
@@ -14,7 +14,7 @@ Readings = Mapping[str, float]
 
 
 class Unit(StrEnum):
-    """How a figure is written for people; JSON keeps the plain number in the unit that the value names."""
+    """The unit of a figure. Reports scale it; JSON has the plain number in the unit that the value names."""
 
     MESSAGES_PER_SECOND = "messages/s"
     TRANSACTIONS_PER_SECOND = "transactions/s"
@@ -31,13 +31,13 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What Penstock is meant to reach. Every bound that is set must hold."""
+    """The target of a metric. Every bound that is set must hold."""
 
     ratio_at_least: float | None = None
-    """Penstock's median divided by the other side's."""
+    """Penstock's median divided by the peer's."""
     ratio_at_most: float | None = None
     value_at_most: float | None = None
-    """Penstock's median itself: inclusive."""
+    """Penstock's median itself, inclusive."""
     value_below: float | None = None
 
     def __str__(self) -> str:
@@ -52,14 +52,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of the table. Without a target it stands there to explain its neighbours."""
+    """One row of the report. A row without a target explains its neighbours."""
 
     key: str
     title: str
     unit: Unit
     target: Target | None = None
     ours_alone: bool = False
-    """The other side has nothing that could be measured so."""
+    """The peer has no counterpart to measure."""
 
 
 AT_LEAST_LEVEL = Target(ratio_at_least=1.0)

@@ -1,8 +1,8 @@
-"""Who is compared: two brokers behind one face, or two engines on the same broker.
+"""The contestants of a comparison: two brokers with one interface, or two engines on the same broker.
 
-Owns the brokers' starting, and the deletion of their data. It must never know what is measured.
+Owns the start of the brokers and the deletion of their data. It must not know what is measured.
 
-Invariant: when `fresh` is left, by return or by exception, the process has ended and its data is gone.
+Invariant: after the context of `fresh`, also after an exception, the process has exited and its data is deleted.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Peer(Protocol):
 
     @property
     def pid(self) -> int:
-        """Raises RuntimeError while there is no process."""
+        """Raises RuntimeError if the broker is not running."""
 
     def start(self) -> None:
-        """Returns when the broker answers."""
+        """Returns when the broker accepts requests."""
 
     def stop(self) -> None: ...
 
@@ -40,7 +40,7 @@ class Peer(Protocol):
 
 
 Launch = Callable[[Path, Mapping[str, str]], Peer]
-"""Makes a peer on a data directory with broker settings; does not start it."""
+"""Creates a peer with a data directory and broker settings, without starting it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Who takes part, and why somebody is missing."""
+    """The contestants, and why others are absent."""
 
     contestants: tuple[Contestant, ...]
     absences: Mapping[str, str] = field(default_factory=dict)
 
 
 def assemble(*, with_apache_kafka: bool) -> Field:
-    """Apache Kafka's jars are fetched here, before any clock runs. Where they cannot be had, Penstock runs alone."""
+    """Fetches Apache Kafka's jars before any measurement; if that fails, Penstock is measured alone."""
     contestants: list[Contestant] = []
     absences: dict[str, str] = {}
     if with_apache_kafka:
@@ -92,14 +92,14 @@ def assemble(*, with_apache_kafka: bool) -> Field:
         else:
             contestants.append(Contestant(APACHE_KAFKA, f"Apache Kafka {KAFKA_VERSION}", _launch_apache_kafka))
     else:
-        absences[APACHE_KAFKA] = "it was not asked for"
+        absences[APACHE_KAFKA] = "it was not requested"
     contestants.append(Contestant(PENSTOCK, "Penstock", _launch_penstock))
     return Field(tuple(contestants), absences)
 
 
 def assemble_engines(*, with_stock_spark: bool) -> Field:
-    """Spark with its own connector, and ours: both on a Penstock broker. What they need is fetched or made here."""
-    from penstock.bench.spark_preparation import SparkMissing, prepare
+    """Stock Spark with its connector, and Penstock, both on a Penstock broker. Prepares what they require."""
+    from penstock.bench.spark.preparation import SparkMissing, prepare
 
     try:
         stock_title = prepare()
@@ -107,7 +107,7 @@ def assemble_engines(*, with_stock_spark: bool) -> Field:
         return Field((), {STOCK_SPARK: str(missing).strip()})
     ours = Contestant(PENSTOCK, "Penstock", _launch_penstock)
     if not with_stock_spark:
-        return Field((ours,), {STOCK_SPARK: "it was not asked for"})
+        return Field((ours,), {STOCK_SPARK: "it was not requested"})
     return Field((Contestant(STOCK_SPARK, stock_title, _launch_penstock), ours))
 
 

@@ -1,6 +1,6 @@
-"""The results as pictures: every ratio beside its target, and what grows with what.
+"""Plots the results: every ratio beside its target, and the growth measurements.
 
-matplotlib is a development dependency: whoever runs the benchmark without it gets a note and no picture.
+matplotlib is optional (`penstock[bench]`): without it the report has a note and no plots.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.bench.figures import show_ratio
+from penstock.bench.figures import Spread, show_ratio
 from penstock.bench.metric import Target
 from penstock.bench.peers import APACHE_KAFKA, PENSTOCK, STOCK_SPARK
 from penstock.bench.results import Results, Row, Section, Verdict
 from penstock.bench.sizes import GB
-from penstock.bench.spread import Spread
 
 _COLOURS: Final = {PENSTOCK: "#1f6f8b", APACHE_KAFKA: "#888888", STOCK_SPARK: "#888888"}
 _VERDICT_COLOURS: Final = {
@@ -30,7 +29,7 @@ _MILLISECOND_TICKS: Final = tuple(step * 10**power for power in range(6) for ste
 
 
 def draw(results: Results, directory: Path) -> list[Path]:
-    """Writes what there is to draw and returns the files. Raises ImportError without matplotlib."""
+    """Writes the plots and returns their files. Raises ImportError without matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -102,7 +101,7 @@ def _draw_growth(results: Results, section: Section, directory: Path, pyplot: An
 def _draw_spark_growth(results: Results, section: Section, directory: Path, pyplot: Any) -> Path | None:
     if not any(row.readings for row in section.rows):
         return None
-    # One scale for both: what a row costs can then be compared with what a partition costs.
+    # One scale for both, so that the cost of a row and of a partition can be compared.
     figure, both_axes = pyplot.subplots(1, 2, figsize=(11, 4.8), sharey=True)
     for axes, what in zip(both_axes, ("partitions", "rows"), strict=True):
         rows = [row for row in section.rows if row.metric.key.startswith(f"{section.name}.{what}.")]
@@ -122,7 +121,7 @@ def _draw_spark_growth(results: Results, section: Section, directory: Path, pypl
         axes.set_xticks([], minor=True)
         axes.grid(axis="y", color="#e5e5e5", linewidth=0.8)
         axes.set_xlabel("rows of a micro-batch" if what == "rows" else "partitions of the topic")
-        # Behind its own count, a row's title names what stays the same.
+        # After its own count, a row's title names the constant.
         same = rows[0].metric.title.split(", ", 1)[1] if rows else ""
         axes.set_title(f"more {what}, the same {same}", fontsize=9)
     _label_milliseconds(both_axes[0])
@@ -177,7 +176,7 @@ def _growth_points(section: Section, contestant: str, what: str) -> list[tuple[f
 
 
 def _label(section: Section, row: Row) -> str:
-    """A row that explains the one above it is drawn under that one's name."""
+    """A row that explains the one above it is drawn under its name."""
     title = row.metric.title
     if title.startswith("· "):
         above = section.rows[: section.rows.index(row)]

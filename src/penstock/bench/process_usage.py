@@ -1,7 +1,6 @@
-"""CPU time and memory of a broker: its process and every process below it.
+"""CPU time and memory of a broker: its process and all child processes, by psutil.
 
-Owns the reading of the system's accounts, through psutil. Figures of a process that ends while it is being read are
-left out; a broker that is gone altogether is a MeasurementError.
+A child that exits during the reading is skipped; a broker that has exited is a MeasurementError.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from pathlib import Path
 
 import psutil
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """`resident` counts every page the processes map, shared ones and cached file pages included. `unique` is what
-    would become free if they ended. `proportional` splits shared pages among their users; 0 where the system does not
-    tell it."""
+    """`resident` counts every mapped page, including shared and cached file pages. `unique` would become free if the
+    processes exited. `proportional` divides shared pages among their users; 0 if the system does not report it."""
 
     resident_bytes: int
     unique_bytes: int
@@ -29,7 +27,7 @@ class Memory:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time so far, children that have ended included."""
+    """User and system time so far, including exited children."""
     total = 0.0
     for process in _tree(pid):
         try:
@@ -54,18 +52,18 @@ def memory(pid: int) -> Memory:
 
 
 def idle_cpu_seconds(pid: int, duration_s: float) -> float:
-    """CPU seconds spent while nobody asks for anything, for `duration_s`."""
+    """CPU seconds that an idle broker uses during `duration_s`."""
     before = cpu_seconds(pid)
     time.sleep(duration_s)
     return cpu_seconds(pid) - before
 
 
 def age_s(pid: int) -> float:
-    """Seconds since the process came into being. Linux knows that to a tick of 10 ms, rounded in nobody's favour: the
-    age comes out too large by a tick at most."""
+    """Seconds since the creation of the process. Linux records it in ticks of 10 ms, rounded down: the age is too large
+    by at most one tick."""
     if sys.platform != "linux":
         return time.time() - psutil.Process(pid).create_time()
-    # Everything after the command's name, which may hold spaces and brackets; the start time is field 22 of the whole.
+    # The fields after the command's name, which may contain spaces and brackets; the start time is field 22.
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     started_s = int(fields[22 - 3]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
@@ -76,4 +74,4 @@ def _tree(pid: int) -> list[psutil.Process]:
         root = psutil.Process(pid)
         return [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess as gone:
-        raise MeasurementError(f"the broker (process {pid}) ended while it was being measured") from gone
+        raise MeasurementError(f"the broker (process {pid}) exited during the measurement") from gone

@@ -1,4 +1,4 @@
-"""Progress for whoever waits: a bar on a terminal, a line per step elsewhere; always on standard error."""
+"""Shows progress on stderr: a bar on a terminal, a line per step otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 
 class ConsoleProgress:
-    """Fulfils the runner's Progress. A context manager: the bar is gone when it is left."""
+    """Implements the runner's Progress. A context manager that removes the bar at its end."""
 
     def __init__(self, console: Console, step_count: int) -> None:
         self._console = console

@@ -1,6 +1,6 @@
-"""One socket and hand-made requests: the least that can stand between a clock and a broker.
+"""A minimal Kafka client on one socket, whose own overhead is as small as possible.
 
-Owns the connection and the order of requests and answers on it; the bytes are `raw_frames.py`'s.
+Owns the connection and the order of requests and responses; `raw_frames.py` encodes and decodes them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 import time
 from typing import Final, Self
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 from penstock.bench.raw_frames import (
     ProduceAnswer,
     check_fetch_answer,
@@ -27,7 +27,7 @@ _ANSWER_BYTES_MAX: Final = 1 << 26
 
 
 class RawClient:
-    """A context manager. The first request may find a broker that is still starting: OSError, and no harm done."""
+    """A context manager. Requests to a broker that is still starting raise OSError and may be repeated."""
 
     def __init__(self, bootstrap_servers: str, topic: str, answer_timeout_s: float) -> None:
         host, port = bootstrap_servers.rsplit(":", 1)
@@ -44,7 +44,7 @@ class RawClient:
         self._socket.close()
 
     def led_partitions(self) -> int:
-        """How many partitions of the topic have a leader; asking creates the topic where that is allowed."""
+        """The number of partitions with a leader; the request creates the topic if the broker allows it."""
         self._socket.sendall(metadata_request(self._topic, correlation_id=1))
         return led_partitions(self._read_answer())
 
@@ -53,7 +53,7 @@ class RawClient:
         return read_produce_answer(self._read_answer())
 
     def fill(self, batch: bytes, batch_count: int, time_limit_s: float) -> int:
-        """Appends to partition 0, rounded up to whole bursts; the base offset of the last batch."""
+        """Appends to partition 0, rounded up to whole bursts; returns the base offset of the last batch."""
         deadline_s = time.monotonic() + time_limit_s
         burst = b"".join(produce_request(self._topic, 0, batch, number) for number in range(_BURST_REQUESTS))
         burst_count = -(-batch_count // _BURST_REQUESTS)
@@ -68,7 +68,7 @@ class RawClient:
         return last.base_offset
 
     def fetch_one(self, offset: int) -> float:
-        """Reads the batch that holds `offset`; milliseconds from the request's first byte to the answer's last."""
+        """Reads the batch that contains `offset`; returns the milliseconds from request to complete response."""
         request = fetch_request(self._topic, 0, offset, correlation_id=1)
         sent_ns = time.perf_counter_ns()
         self._socket.sendall(request)
@@ -82,13 +82,13 @@ class RawClient:
         for _ in range(_BURST_REQUESTS):
             answer = read_produce_answer(self._read_answer())
             if answer.error:
-                raise MeasurementError(f"a produce request to {self._topic} was answered with error {answer.error}")
+                raise MeasurementError(f"a produce request to {self._topic} failed with error {answer.error}")
         return answer
 
     def _read_answer(self) -> bytes:
         (size,) = struct.unpack(">i", self._read(4))
         if not 0 <= size <= _ANSWER_BYTES_MAX:
-            raise MeasurementError(f"the broker announced an answer of {size} bytes")
+            raise MeasurementError(f"the broker announced a response of {size} bytes")
         return self._read(size)
 
     def _read(self, size: int) -> bytes:

@@ -1,8 +1,8 @@
-"""The bytes of three requests and their answers, written and read by hand.
+"""Encodes three requests and decodes their responses, without the codec; also encodes a record batch.
 
-Produce v3, Fetch v4 and Metadata v4 are what Apache Kafka 4 still accepts of the oldest generation with record batches
-v2: fixed layouts without tagged fields. Also one record batch, which may be sent again and again: its base offset lies
-outside its CRC, so every copy is valid. It must never know Penstock's own codec: a mistake there must not hide here.
+Produce v3, Fetch v4 and Metadata v4 are the oldest versions with record batches v2 that Apache Kafka 4 accepts: fixed
+layouts without tagged fields. The same batch can be sent repeatedly: its base offset lies outside its CRC. The module
+must not use Penstock's own codec, so that an error in it shows here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 
 _PRODUCE, _PRODUCE_VERSION = 0, 3
 _FETCH, _FETCH_VERSION = 1, 4
@@ -55,7 +55,7 @@ def _record(offset_delta: int, value: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Zigzag, seven bits a byte, least significant first."""
+    """Zigzag, seven bits per byte, least significant first."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     out = bytearray()
     while rest > 0x7F:
@@ -66,7 +66,7 @@ def _varint(value: int) -> bytes:
 
 
 def metadata_request(topic: str, correlation_id: int) -> bytes:
-    """Asks for one topic, which the broker may create."""
+    """Requests one topic, which the broker may create."""
     return _frame(_METADATA, _METADATA_VERSION, correlation_id, struct.pack(">i", 1) + _string(topic) + b"\x01")
 
 
@@ -78,7 +78,7 @@ def produce_request(topic: str, partition: int, batch: bytes, correlation_id: in
 
 
 def fetch_request(topic: str, partition: int, offset: int, correlation_id: int) -> bytes:
-    """Asks for one byte: the rule that a whole batch is always returned makes it exactly one batch."""
+    """Requests one byte: the broker returns at least one whole batch, so exactly one."""
     replica_id, max_wait_ms, min_bytes, max_bytes, read_uncommitted = -1, 500, 1, 1 << 20, 0
     body = struct.pack(">iiiibi", replica_id, max_wait_ms, min_bytes, max_bytes, read_uncommitted, 1) + _string(topic)
     partition_max_bytes = 1
@@ -95,22 +95,22 @@ def read_produce_answer(answer: bytes) -> ProduceAnswer:
 
 
 def check_fetch_answer(answer: bytes, offset: int) -> None:
-    """Raises unless the answer begins with the batch that holds `offset`."""
+    """Raises unless the response begins with the batch that contains `offset`."""
     reader = _Reader(answer)
     reader.take(">iii")  # correlation id, throttle time, one topic
     reader.string()
     fields = reader.take(">iihqqii")  # partitions, index, error, high watermark, last stable offset, aborted, bytes
     error, aborted_count, record_bytes = fields[2], fields[5], fields[6]
     if error or aborted_count > 0 or record_bytes < _BATCH_HEADER.size:
-        raise MeasurementError(f"a fetch at offset {offset} was answered with error {error} and {record_bytes} bytes")
+        raise MeasurementError(f"a fetch at offset {offset} returned error {error} and {record_bytes} bytes")
     batch = reader.take(_BATCH_HEADER.format)
     base_offset, last_offset = batch[0], batch[0] + batch[6]
     if not base_offset <= offset <= last_offset:
-        raise MeasurementError(f"a fetch at offset {offset} brought offsets {base_offset} to {last_offset}")
+        raise MeasurementError(f"a fetch at offset {offset} returned offsets {base_offset} to {last_offset}")
 
 
 def led_partitions(answer: bytes) -> int:
-    """How many partitions of the topic that was asked for have a leader."""
+    """The number of partitions with a leader, of the requested topic."""
     reader = _Reader(answer)
     _correlation_id, _throttle_time_ms, broker_count = reader.take(">iii")
     for _ in range(broker_count):
@@ -134,7 +134,7 @@ def led_partitions(answer: bytes) -> int:
 
 
 class _Reader:
-    """Walks through an answer. The peer is a broker under test and may send anything: struct refuses what is short."""
+    """Reads a response. The peer is a broker under test and may send anything; struct rejects truncated data."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -144,7 +144,9 @@ class _Reader:
         try:
             values = struct.unpack_from(layout, self._data, self._at)
         except struct.error as unexpected:
-            raise MeasurementError(f"an answer of {len(self._data)} bytes is not laid out as expected") from unexpected
+            raise MeasurementError(
+                f"a response of {len(self._data)} bytes does not have the expected layout"
+            ) from unexpected
         self._at += struct.calcsize(layout)
         return values
 

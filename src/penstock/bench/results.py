@@ -1,9 +1,9 @@
-"""What the rounds brought, and what it says: medians, spread, ratios, verdicts, and their JSON.
+"""The results: medians, spread, ratios and verdicts from the readings of all rounds, and their JSON.
 
-Owns the arithmetic from readings to verdicts. It must never know how a figure was taken or how it is drawn.
+Owns the arithmetic from readings to verdicts. It must not know how a figure is taken or shown.
 
-Invariants: a ratio is the ratio of two medians; its spread comes from the pairs of the same round, because only those
-ran next to each other; a verdict is taken from the median alone, strictly.
+Invariants: a ratio is the ratio of two medians; its spread comes from pairs of the same round, because only those ran
+next to each other; the median alone decides the verdict.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from penstock.bench.figures import Spread
 from penstock.bench.metric import Metric, Readings, Target
 from penstock.bench.peers import PENSTOCK
-from penstock.bench.spread import Spread
 
 
 class Verdict(StrEnum):
     MET = "met"
     MISSED = "missed"
     UNJUDGED = "unjudged"
-    """There is a target, and not every figure that it takes to judge it."""
+    """There is a target, but figures that it needs are missing."""
     NO_TARGET = "no target"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One metric, of every contestant that gave a reading."""
+    """One metric of every contestant with a reading."""
 
     metric: Metric
     readings: dict[str, tuple[float, ...]]
@@ -49,7 +49,7 @@ class Section:
     title: str
     rows: tuple[Row, ...]
     contestants: tuple[str, ...]
-    """Who was to take part, ours first."""
+    """The contestants, Penstock first."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Results:
 
 
 def section(name: str, title: str, metrics: Sequence[Metric], rounds: dict[str, list[Readings]]) -> Section:
-    """`rounds` holds each contestant's readings in the order of the rounds."""
+    """`rounds` contains each contestant's readings in the order of the rounds."""
     contestants = tuple(sorted(rounds, key=lambda contestant: contestant != PENSTOCK))
     return Section(name, title, tuple(_row(metric, rounds) for metric in metrics), contestants)
 
@@ -108,7 +108,7 @@ def _row(metric: Metric, rounds: dict[str, list[Readings]]) -> Row:
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread | None:
     if not ours or not theirs or not all(theirs):
         return None
-    # A contestant that failed in a later round leaves the other with rounds that have no partner.
+    # If one contestant failed in a later round, rounds of the other have no counterpart.
     paired = min(len(ours), len(theirs))
     ours, theirs = ours[:paired], theirs[:paired]
     pairs = [one / other for one, other in zip(ours, theirs, strict=True)]

@@ -1,7 +1,7 @@
-"""The order of things: every measurement, every round, one contestant after the other.
+"""Runs every measurement in every round, one contestant after the other.
 
-Owns alternation and the discarded first round. Within a round the contestants take turns (A B A B over the rounds), so
-that whatever else the machine does falls on both. It must never know what a measurement measures.
+Owns the alternation and the discarded first round. The contestants alternate (A B A B over the rounds), so that other
+load on the machine affects both. It must not know what a measurement measures.
 
 Invariant: two brokers are never up at the same time.
 """
@@ -15,25 +15,24 @@ from typing import Protocol
 
 from confluent_kafka import KafkaException
 
-from penstock.bench.errors import MeasurementError
-from penstock.bench.measurement import Measurement, Workbench
+from penstock.bench.measurement import Measurement, MeasurementError, Workbench
 from penstock.bench.metric import Readings
 from penstock.bench.peers import Contestant
 from penstock.bench.results import Results, section
 
 
 class Progress(Protocol):
-    """Somebody who waits."""
+    """Receives the progress of a run."""
 
     def begin(self, step: str) -> None:
-        """One contestant's turn in one round begins."""
+        """The turn of one contestant in one round begins."""
 
     def detail(self, text: str) -> None: ...
 
     def end(self) -> None: ...
 
 
-# What a broker that misbehaves raises, its fixture's RuntimeError included. Anything else is a bug of the benchmark.
+# Raised by a broker that misbehaves, or by its fixture (RuntimeError). Anything else is a bug of the benchmark.
 _FAILURES = (MeasurementError, KafkaException, OSError, RuntimeError, subprocess.SubprocessError)
 
 
@@ -46,7 +45,7 @@ def run(
     data_parent: Path,
     progress: Progress,
 ) -> None:
-    """Fills `results`. A contestant that fails in a measurement is out of that measurement, and of it alone."""
+    """Fills `results`. A contestant that fails in a measurement is skipped in the rest of it, but not in others."""
     workbench = Workbench(data_parent, progress.detail)
     for measurement in measurements:
         rounds: dict[str, list[Readings]] = {contestant.name: [] for contestant in contestants}
@@ -69,5 +68,5 @@ def run(
                             rounds[contestant.name].append(readings)
                     progress.end()
         finally:
-            # An interrupted benchmark still reports the rounds that were whole.
+            # An interrupted benchmark still reports its complete rounds.
             results.sections.append(section(measurement.name, measurement.title, measurement.metrics, rounds))

@@ -1,4 +1,4 @@
-"""How much every measurement sends, stores and waits for. `--quick` takes the small set."""
+"""The sizes and time limits of all measurements: full, and small for `--quick`."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ class Sizes:
     small_record_count: int = 4_000_000
     large_record_count: int = 1_000_000
     warm_up_share: float = 0.25
-    """What every fresh broker gets first, discarded, as a share of the measured load: a JVM compiles meanwhile."""
+    """The warm-up load of every new broker, as a share of the measured load; discarded. A JVM compiles meanwhile."""
 
     one_at_a_time_count: int = 5_000
     one_at_a_time_warm_up_count: int = 3_000
 
     memory_bytes: int = 5 * GB
     settle_s: float = 2.0
-    """A broker that has just started, or just been loaded, is left alone this long before it is looked at."""
+    """The pause after a start or a load before the broker is measured."""
 
     partition_count: int = 2_000
     idle_s: float = 10.0
 
     log_bytes: tuple[int, ...] = field(default=(GB // 10, GB, 10 * GB))
-    """Ascending: a log is filled to the first size, read, filled on to the next."""
+    """Ascending: the log is filled to the first size, read, then filled to the next."""
     random_read_count: int = 2_000
     random_read_warm_up_count: int = 1_000
 
     transaction_counts: dict[int, int] = field(default_factory=lambda: {1: 1_000, 100: 1_000, 10_000: 200})
-    """How many transactions there are, by the number of records in each of them."""
+    """The number of transactions, by the number of records per transaction."""
 
     group_member_count: int = 50
     group_partition_count: int = 500
     group_session_timeout_ms: int = 2_000
     group_heartbeat_interval_ms: int = 50
     group_pause_s: float = 1.2
-    """Apache Kafka lets at least a second pass between two assignments of a KIP-848 group."""
+    """Apache Kafka waits at least a second between two assignments of a KIP-848 group."""
     group_warm_up_count: int = 2
     group_repeat_count: int = 5
 
@@ -56,7 +56,7 @@ class Sizes:
     spark_growth_rows: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
 
     time_limit_s: float = 600.0
-    """No single step of a measurement waits longer."""
+    """The time limit of every single step of a measurement."""
 
     def record_count(self, record_bytes: int) -> int:
         return self.small_record_count if record_bytes == self.small_record_bytes else self.large_record_count

@@ -1,4 +1,4 @@
-"""The results as a table for people."""
+"""Prints the results as a table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from penstock.bench.figures import show, show_ratio
+from penstock.bench.figures import Spread, show, show_ratio
 from penstock.bench.metric import Unit
 from penstock.bench.results import Results, Row, Verdict
-from penstock.bench.spread import Spread
 
 _MARKS = {
     Verdict.MET: "[green]met[/green]",
@@ -70,6 +69,6 @@ def _print_notes(results: Results, console: Console) -> None:
 
 
 def _short(failure: str) -> str:
-    """A broker's traceback is in the JSON; people get its first and last line."""
+    """The JSON has the whole traceback of a broker; the table its first and last line."""
     first, *rest = failure.splitlines()
     return f"{first} ... {rest[-1].strip()}" if rest else first

@@ -1,4 +1,4 @@
-"""Creating topics and looking at their partitions, before and between measurements."""
+"""Creates topics and waits for their leaders, before and between measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 
 _ANSWER_S: Final = 10.0
 
@@ -23,7 +23,7 @@ def create_topic(bootstrap_servers: str, topic: str, time_limit_s: float, partit
     try:
         created[topic].result(timeout=time_limit_s)
     except KafkaException as error:
-        raise MeasurementError(f"the topic {topic} could not be created: {error.args[0]}") from error
+        raise MeasurementError(f"cannot create topic {topic}: {error.args[0]}") from error
     _wait_for_leaders(bootstrap_servers, topic, partition_count, time_limit_s)
 
 
@@ -35,7 +35,7 @@ def _wait_for_leaders(bootstrap_servers: str, topic: str, partition_count: int, 
         try:
             partitions = admin.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions.values()
         except KafkaException:
-            continue  # a broker that is still starting; the deadline bounds the wait
+            continue  # the broker is still starting; the deadline bounds the wait
         led = sum(1 for partition in partitions if partition.leader >= 0)
         if led == partition_count:
             return

@@ -1,4 +1,4 @@
-"""Brokers for tests. `Broker` is ours; Apache Kafka, with the same face, is in `apache_kafka`."""
+"""Brokers for tests: `Broker` is Penstock; `apache_kafka` has Apache Kafka with the same interface."""
 
 from penstock.testing.broker import Broker
 

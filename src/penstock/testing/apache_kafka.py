@@ -1,10 +1,10 @@
 """A real Apache Kafka for tests and benchmarks: one node, KRaft combined mode, Kafka's own default settings.
 
-Owns the pinned release, the process and its directory. Its face is that of `penstock.testing.Broker`, so that a test or
-a benchmark takes either. It must never know anything of Penstock's broker.
+Owns the pinned release, the process and its directory. It has the interface of `penstock.testing.Broker`, so that a
+test or a benchmark can use either. It must not depend on Penstock's broker.
 
-Invariants: the process listens on loopback only; ports and data survive `stop`, `kill` and `start`; whoever entered the
-context leaves no process and no temporary directory behind.
+Invariants: the process listens on loopback only; ports and data survive `stop`, `kill` and `start`; after the context,
+no process and no temporary directory remains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.testing.java import Artifact, JavaRuntime, fetch_jars, find_java
 KAFKA_VERSION: Final = "4.3.1"
 _LOG4J_VERSION: Final = "2.25.4"
 
-# What kafka-run-class.sh gives a JVM, without its JMX port and its garbage collection log.
+# The JVM options of kafka-run-class.sh, without its JMX port and its garbage collection log.
 _JVM_FLAGS: Final = (
     "-server",
     "-XX:+UseG1GC",
@@ -52,7 +52,7 @@ _START_ATTEMPTS: Final = 3
 
 
 class ApacheKafkaError(RuntimeError):
-    """Apache Kafka, or a tool of it, did not do what was asked; the message ends with what it printed."""
+    """Apache Kafka, or one of its tools, failed; the message ends with its output."""
 
 
 def kafka_jars() -> Path:
@@ -62,7 +62,7 @@ def kafka_jars() -> Path:
         [
             Artifact("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
             Artifact("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
-            # The tools drag Kafka Connect and its web server along; the dump tool needs neither.
+            # The tools depend on Kafka Connect and its web server; the dump tool needs neither.
             Artifact("org.apache.kafka", "kafka-tools", KAFKA_VERSION, alone=True),
             Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION),
         ],
@@ -70,7 +70,7 @@ def kafka_jars() -> Path:
 
 
 def run_kafka_tool(main_class: str, arguments: Sequence[str], *, timeout_s: float = 60) -> str:
-    """Runs one of Kafka's command line tools and returns what it printed; a non-zero exit raises ApacheKafkaError."""
+    """Runs one of Kafka's command line tools and returns its output; a non-zero exit raises ApacheKafkaError."""
     command = [str(find_java().java), "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", _class_path(), main_class]
     done = subprocess.run(
         [*command, *arguments],
@@ -87,7 +87,7 @@ def run_kafka_tool(main_class: str, arguments: Sequence[str], *, timeout_s: floa
 
 
 def dump_log_segments(*files: Path, deep_iteration: bool = True) -> str:
-    """What Kafka's DumpLogSegments prints about log, index and time index files."""
+    """The output of Kafka's DumpLogSegments for log, index and time index files."""
     arguments = ["--files", ",".join(str(file) for file in files)]
     if deep_iteration:
         arguments.append("--deep-iteration")
@@ -126,7 +126,7 @@ class ApacheKafka:
 
     @property
     def output_file(self) -> Path:
-        """Where the JVM's standard output and error go."""
+        """The file with the JVM's stdout and stderr."""
         return self.data_dir / "server.out"
 
     def __enter__(self) -> Self:
@@ -144,7 +144,7 @@ class ApacheKafka:
         self._clean_up()
 
     def start(self) -> None:
-        """Starts the node, formatting its storage the first time, and returns when it answers."""
+        """Starts the node, after formatting its storage at the first start; returns when it accepts requests."""
         if self._process is not None:
             raise ApacheKafkaError("Apache Kafka is already running")
         runtime = find_java()
@@ -160,7 +160,7 @@ class ApacheKafka:
                 self._wait_until_ready()
             except ApacheKafkaError as error:
                 self.kill()
-                # Between choosing a free port and Kafka's binding it, somebody else may have taken it.
+                # Another process may have bound the free port before Kafka did.
                 if not (first_time and attempt < _START_ATTEMPTS and "BindException" in str(error)):
                     raise
                 self.port, self._controller_port = _free_ports(2)
@@ -168,7 +168,7 @@ class ApacheKafka:
                 return
 
     def stop(self, timeout_s: float = 30) -> None:
-        """SIGTERM: a controlled shutdown. A node that does not end in time is killed."""
+        """SIGTERM: a controlled shutdown. Kills a node that does not exit in time."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -180,7 +180,7 @@ class ApacheKafka:
         self._process = None
 
     def kill(self) -> None:
-        """SIGKILL: the node ends where it stands."""
+        """SIGKILL: the node exits without shutdown."""
         if self._process is None:
             return
         self._process.kill()
@@ -192,7 +192,7 @@ class ApacheKafka:
             self._temporary.cleanup()
 
     def _write_properties(self) -> None:
-        # As the server.properties that Apache Kafka ships for its quickstart; everything else is Kafka's default.
+        # The server.properties of Apache Kafka's quickstart; all other settings have Kafka's defaults.
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -252,7 +252,7 @@ def _class_path() -> str:
 
 
 def _random_cluster_id() -> str:
-    # One that began with a dash would be taken for an option.
+    # A leading dash would be parsed as an option.
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").replace(b"-", b"_").decode()
 
 

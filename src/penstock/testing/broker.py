@@ -1,10 +1,10 @@
-"""A real broker for a test: its own process, a free port, a temporary directory.
+"""A real broker for a test: a process on a free port with a temporary data directory.
 
-Owns the directory and the order of starts and stops; the process is `client/broker_process.py`. It must never reach
-into the broker: a test sees what every Kafka client sees.
+Owns the directory and the order of starts and stops; `client/local_broker/process.py` owns the process. It must not use
+the broker's internals: a test sees what every Kafka client sees.
 
-Invariants: port and data survive `stop`, `kill` and `start`; a context that is left leaves no process and no temporary
-directory behind; the process ends when this one does, however that happens.
+Invariants: port and data survive `stop`, `kill` and `start`; after the context, no process and no temporary directory
+remains; the process exits together with this one, also if this one is killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HOST: Final = "127.0.0.1"
 
 
 class Broker:
-    """`config` holds broker settings by Kafka's names. A `data_dir` that is given is kept; a temporary one is not.
+    """`config` has broker settings by Kafka's names. A given `data_dir` is kept, a temporary one is removed.
 
     with Broker(config={"num.partitions": "3"}) as broker:
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -46,9 +46,9 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address for clients; stays the same over restarts."""
+        """The address for clients; restarts do not change it."""
         if self._port == 0:
-            raise RuntimeError("this broker has not been started: use it as a context manager, or call start()")
+            raise RuntimeError("this broker has not started: use it as a context manager, or call start()")
         return host_port_text(_HOST, self._port)
 
     @property
@@ -58,7 +58,7 @@ class Broker:
     @property
     def data_dir(self) -> Path:
         if self._data_dir is None:
-            raise RuntimeError("this broker has no directory yet: use it as a context manager, or call start()")
+            raise RuntimeError("this broker has no data directory yet: use it as a context manager, or call start()")
         return self._data_dir
 
     @property
@@ -71,16 +71,16 @@ class Broker:
         return self._process is not None and self._process.is_running()
 
     def stderr_text(self) -> str:
-        """The end of what the running process has printed on stderr."""
+        """The last part of the running process's stderr."""
         return "" if self._process is None else self._process.stderr_text()
 
     def start(self) -> None:
-        """Returns when the broker accepts connections; raises with its stderr when it does not come that far."""
+        """Returns when the broker accepts connections; raises with its stderr if it fails to start."""
         if self._process is not None:
-            raise RuntimeError(f"this broker runs already, as process {self.pid}")
+            raise RuntimeError(f"this broker is already running, as process {self.pid}")
         if self._data_dir is None:
             self._data_dir = Path(tempfile.mkdtemp(prefix="penstock-"))
-            # Runs when the context is left, and at the latest when this object or the interpreter ends.
+            # Runs at the end of the context, at the latest when this object is collected or the interpreter exits.
             self._remove_data_dir = weakref.finalize(self, shutil.rmtree, self._data_dir, ignore_errors=True)
         self._process = BrokerProcess.start(
             self._data_dir,
@@ -89,23 +89,23 @@ class Broker:
             lifetime=WithParent(),
             timeout_s=self._start_timeout_s,
         )
-        # A later start may report another one: the one that `advertised.listeners` tells clients.
+        # A later start may report another port: that of `advertised.listeners`.
         self._port = self._port or self._process.port
 
     def stop(self) -> None:
-        """SIGTERM, and the wait for a clean end; any other end is raised. Nothing to do when not running."""
+        """Sends SIGTERM and waits for a clean exit; raises for any other exit. Does nothing if not running."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
 
     def kill(self) -> None:
-        """SIGKILL: what a power cut leaves behind, less the disk's own cache. Nothing to do when not running."""
+        """Sends SIGKILL. Does nothing if not running."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
 
     def restart(self) -> None:
-        """A clean stop, and a start on the same port and data."""
+        """Stops cleanly, and starts on the same port and data."""
         self.stop()
         self.start()
 
@@ -125,7 +125,7 @@ class Broker:
         except BrokerProcessError as failure:
             if error is None:
                 raise
-            error.add_note(f"and then, leaving the context: {failure}")
+            error.add_note(f"and then, at the end of the context: {failure}")
         finally:
             self._forget_data_dir()
 

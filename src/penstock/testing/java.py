@@ -1,9 +1,9 @@
-"""Jars fetched by their Maven coordinates, for the Java that `penstock.pipeline.spark.java` finds.
+"""Fetches jars by their Maven coordinates, for the Java that `penstock.pipeline.spark.java` finds.
 
-Owns the cache of jars. It must never know what the jars are for.
+Owns the cache of jars. It must not know what the jars are for.
 
-Invariant: a jar directory that exists under its final name is complete: Maven fills a directory beside it, which is
-then renamed into place, so two processes may fetch the same jars at once.
+Invariant: a jar directory under its final name is complete: Maven fills a temporary directory, which is then renamed,
+so two processes may fetch the same jars concurrently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FETCH_TIMEOUT_S: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Maven coordinates. `alone` leaves out what the artifact depends on."""
+    """Maven coordinates. `alone` excludes the dependencies of the artifact."""
 
     group: str
     name: str
@@ -46,14 +46,14 @@ class Artifact:
 
 
 def fetch_jars(name: str, artifacts: Sequence[Artifact]) -> Path:
-    """The directory with the jars of these artifacts and of what they depend on; Maven is asked only the first time."""
+    """The directory with the jars of these artifacts and their dependencies; Maven runs at the first call only."""
     pom = _pom(artifacts)
     target = cache_dir() / f"{name}-{hashlib.sha256(pom.encode()).hexdigest()[:8]}"
     if target.is_dir():
         return target
     maven = shutil.which("mvn")
     if maven is None:
-        raise JavaMissingError(f"Maven fetches the jars of {name}: apt-get install maven")
+        raise JavaMissingError(f"Maven is not installed, which fetches the jars of {name}: apt-get install maven")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as scratch:
         pom_file = Path(scratch) / "pom.xml"
@@ -69,14 +69,14 @@ def fetch_jars(name: str, artifacts: Sequence[Artifact]) -> Path:
         try:
             jars.rename(target)
         except OSError:
-            # Another process was quicker; its directory is as complete as ours.
+            # Another process was faster; its directory is complete too.
             if not target.is_dir():
                 raise
     return target
 
 
 def _maven_environment() -> dict[str, str]:
-    # Maven finds the machine's Java by itself; only a runtime that lives inside a Python package must be pointed out.
+    # Maven finds the machine's Java; a runtime inside a Python package needs JAVA_HOME.
     environment = dict(os.environ)
     if "JAVA_HOME" not in environment and shutil.which("java") is None:
         environment["JAVA_HOME"] = str(find_java().home)

@@ -1,6 +1,6 @@
-"""A PostgreSQL server for the length of a test or a measurement: a free loopback port, settings as they come.
+"""A PostgreSQL server for a test or a measurement: a free loopback port, PostgreSQL's default settings.
 
-Owns the server's process. The directory is its user's; whoever gave it removes it.
+Owns the server's process. The caller provides the directory and removes it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Final
 
 START_S_MAX: Final = 30
-_INSTALLED: Final = Path("/usr/lib/postgresql")  # Debian's, by version and not on the path
+_INSTALLED: Final = Path("/usr/lib/postgresql")  # Debian's directory, by version; not on the PATH
 
 
 class PostgresMissingError(Exception):
-    """There is no PostgreSQL here; the message says how to get it."""
+    """PostgreSQL is not installed; the message says how to install it."""
 
 
 class PostgresServer:
-    """`directory` is empty. A server that was killed is started again with what it had."""
+    """`directory` must be empty. A killed server can be started again with its data."""
 
     def __init__(self, directory: Path) -> None:
         self._programs = find_postgres()
@@ -62,7 +62,7 @@ class PostgresServer:
     def start(self) -> None:
         deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
-            # After a kill it ends at once as long as a child of the killed one still holds the shared memory.
+            # After a kill it exits immediately while a child of the killed server still holds the shared memory.
             if self._process is None or self._process.poll() is not None:
                 self._process = self._started()
             if self._lets_in():
@@ -72,7 +72,7 @@ class PostgresServer:
         raise RuntimeError(f"PostgreSQL did not start; see {self._directory / 'server.log'}")
 
     def _started(self) -> subprocess.Popen[bytes]:
-        # Again, for another test run that starts meanwhile closes the directory that all runs share.
+        # Again, because a concurrent test run resets the permissions of the shared parent directory.
         _unprivileged(self._directory)
         data = self._directory / "data"
         with (self._directory / "server.log").open("ab") as log:
@@ -85,17 +85,17 @@ class PostgresServer:
             )
 
     def await_death(self, timeout_s: float) -> None:
-        """By somebody else's hand."""
+        """Waits until another process has killed the server."""
         assert self._process is not None
         self._process.wait(timeout_s)
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)  # without waiting for clients
+            self._process.send_signal(signal.SIGINT)  # does not wait for clients
             self._process.wait(START_S_MAX)
 
     def kill(self) -> None:
-        """With -9, all of its processes: those that serve connections would finish what they are doing."""
+        """Sends SIGKILL to all of its processes: backends would otherwise finish their work."""
         import psutil
 
         assert self._process is not None
@@ -106,7 +106,7 @@ class PostgresServer:
         self._process.wait(START_S_MAX)
 
     def _lets_in(self) -> bool:
-        """While it recovers from a crash it listens already, and answers with an error."""
+        """Whether it accepts connections; during recovery it listens, but responds with an error."""
         wanted = b"user\0penstock\0database\0postgres\0\0"
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
@@ -128,7 +128,7 @@ def running_postgres(directory: Path) -> Iterator[PostgresServer]:
 
 
 def find_postgres() -> Path:
-    """The directory of its programs. Raises PostgresMissingError."""
+    """The directory of PostgreSQL's programs. Raises PostgresMissingError."""
     found = [path.parent for path in sorted(_INSTALLED.glob("*/bin/initdb"))]
     on_path = shutil.which("initdb")
     if on_path is not None:
@@ -139,7 +139,7 @@ def find_postgres() -> Path:
 
 
 def _unprivileged(directory: Path) -> int | None:
-    """PostgreSQL refuses to run as root; then somebody else has to, who gets the directory."""
+    """PostgreSQL refuses to run as root; root gives the directory to an unprivileged user, whose id is returned."""
     if os.geteuid() != 0:
         return None
     user = pwd.getpwnam("nobody")

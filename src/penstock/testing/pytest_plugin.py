@@ -1,7 +1,7 @@
 """pytest fixtures: `penstock_broker`, `penstock_broker_factory`.
 
-Found by pytest by itself once Penstock is installed. pytest imports this module in every run, whether or not a test
-asks for a broker, so nothing of the broker's is imported before a fixture is used.
+pytest discovers this plugin when Penstock is installed, and imports it in every run; broker code is therefore imported
+only when a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class BrokerFactory(Protocol):
 
 @pytest.fixture(scope="session")
 def penstock_broker() -> Iterator[Broker]:
-    """A running broker that all tests of the session share: each test takes topic names of its own.
+    """A running broker that all tests of the session share; each test uses its own topic names.
 
-    A test that wants its own broker, other settings, or to stop and kill it, asks for `penstock_broker_factory`.
+    A test that needs its own broker, other settings, or stops and kills, uses `penstock_broker_factory`.
     """
     from penstock.testing.broker import Broker
 
@@ -35,7 +35,7 @@ def penstock_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def penstock_broker_factory() -> Iterator[BrokerFactory]:
-    """Call it for a running broker with settings of your own; it is stopped after the test.
+    """Call it to start a broker with your own settings; it stops after the test.
 
     def test_mine(penstock_broker_factory):
         broker = penstock_broker_factory(config={"num.partitions": "3"})

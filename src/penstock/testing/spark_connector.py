@@ -1,9 +1,8 @@
-"""Spark's own Kafka connector, and the JDBC driver of PostgreSQL for its own table writer, fetched by their Maven
-coordinates: what our source and sinks are compared with.
+"""The jars of Spark's own Kafka connector and of PostgreSQL's JDBC driver, for comparison with our source and sinks.
 
-Owns which releases are used, and what they need beside them. It must never know what is compared.
+Owns the releases and their dependencies. It must not know what is compared.
 
-Invariant: nothing that PySpark brings along is among the jars, so that no class exists in two versions.
+Invariant: the jars contain nothing that PySpark ships, so that no class exists in two versions.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from typing import Final
 
 from penstock.testing.java import Artifact, fetch_jars
 
-# None is published for PySpark 4.3 itself; this one was seen to read and write, in batches and in streams, on 4.3.0.
+# No connector is published for PySpark 4.3; this one reads and writes, in batches and streams, on 4.3.0.
 CONNECTOR_VERSION: Final = "4.2.0"
 _SCALA: Final = "2.13"
-# It is asked for delegation tokens and finds none. Mirrors of Maven Central that lack later ones have this release.
+# The connector requires it, though no delegation token is used. Some mirrors of Maven Central lack later releases.
 _TOKENS_VERSION: Final = "4.0.0"
-# What the connector was built with.
+# The versions that the connector was built with.
 _KAFKA_CLIENTS_VERSION: Final = "3.9.2"
 _COMMONS_POOL_VERSION: Final = "2.13.1"
 _DATABASE_DRIVER_VERSION: Final = "42.7.14"
 
 
 def connector_jars() -> list[Path]:
-    """The jars that make `format("kafka")` known to a session; fetched on first use. Raises JavaMissingError."""
+    """The jars for `format("kafka")`, fetched on first use. Raises JavaMissingError."""
     directory = fetch_jars(
         f"spark-kafka-connector-{CONNECTOR_VERSION}",
         [
-            # Each alone: the parent of Spark's artifacts names repositories that not every network reaches, and what
-            # else these depend on, PySpark has.
+            # Without dependencies: the parent of Spark's artifacts names repositories that not every network reaches,
+            # and PySpark contains the other dependencies.
             Artifact("org.apache.spark", f"spark-sql-kafka-0-10_{_SCALA}", CONNECTOR_VERSION, alone=True),
             Artifact("org.apache.spark", f"spark-token-provider-kafka-0-10_{_SCALA}", _TOKENS_VERSION, alone=True),
             Artifact("org.apache.kafka", "kafka-clients", _KAFKA_CLIENTS_VERSION, alone=True),
@@ -41,8 +40,8 @@ def connector_jars() -> list[Path]:
 
 
 def database_driver_jars() -> list[Path]:
-    """The jars that let `format("jdbc")` write to PostgreSQL; fetched on first use. Raises JavaMissingError."""
-    # What it depends on are annotations for compilers.
+    """The jars with which `format("jdbc")` writes to PostgreSQL, fetched on first use. Raises JavaMissingError."""
+    # Its dependencies are annotations for compilers.
     artifact = Artifact("org.postgresql", "postgresql", _DATABASE_DRIVER_VERSION, alone=True)
     return sorted(fetch_jars(f"postgresql-driver-{_DATABASE_DRIVER_VERSION}", [artifact]).glob("*.jar"))
 

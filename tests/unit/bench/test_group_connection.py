@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.bench.errors import MeasurementError
 from penstock.bench.group_connection import GroupConnection
+from penstock.bench.measurement import MeasurementError
 from penstock.protocol.codec import writer
 from penstock.protocol.definitions.heartbeat import HeartbeatRequest, HeartbeatResponse
 from penstock.protocol.error_codes import ErrorCode
@@ -74,7 +74,7 @@ def test_an_answer_to_another_request() -> None:
 
 @pytest.mark.parametrize("size", [-1, 3, 1 << 30])
 def test_an_answer_of_an_impossible_size(size: int) -> None:
-    with pytest.raises(MeasurementError, match=f"an answer of {size} bytes"):
+    with pytest.raises(MeasurementError, match=f"a response of {size} bytes"):
         ask(lambda number: struct.pack(">ii", size, number))
 
 

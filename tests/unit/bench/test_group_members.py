@@ -1,4 +1,4 @@
-"""Members heartbeat once an interval, whatever the grain of the event loop's timers."""
+"""Members heartbeat once per interval; when a group has settled; the range assignment."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 import math
 from typing import Final
 
+import pytest
 import uvloop
 
 from penstock.bench.group_connection import GroupConnection
-from penstock.bench.group_members import Member, Membership
+from penstock.bench.group_members import Member, Membership, is_settled, range_assignment
 
 _INTERVAL_S: Final = 0.02
 _DURATION_S: Final = 0.2
+_PARTITIONS: Final = 5
 
 
 class _CountingMember(Member):
@@ -46,3 +48,43 @@ def test_a_member_that_is_woken_early_does_not_heartbeat_twice() -> None:
     # One more than whole intervals, because the first may be a fraction; and one for the early wake-up at the end.
     assert max(counts) <= math.ceil(elapsed_s / _INTERVAL_S) + 1
     assert min(counts) >= 1
+
+
+@pytest.mark.parametrize("owned", [[{0, 1, 2}, {3, 4}], [{4}, {0}, {1}, {2}, {3}], [{0, 1, 2, 3, 4}]])
+def test_everything_owned_once_and_evenly_is_settled(owned: list[set[int]]) -> None:
+    assert is_settled(owned, _PARTITIONS)
+
+
+@pytest.mark.parametrize(
+    "owned",
+    [
+        [],
+        [set(), set()],
+        [{0, 1}, {2, 3}],
+        [{0, 1, 2}, {2, 3}],
+        [{0, 1, 2}, {2, 3, 4}],
+        [{0, 1, 2, 3}, {4}],
+        [{0, 1, 2}, {3, 4}, set()],
+    ],
+    ids=[
+        "no member",
+        "no partition",
+        "unowned",
+        "unowned and owned twice",
+        "owned twice",
+        "uneven",
+        "a new member without partitions",
+    ],
+)
+def test_anything_else_is_not(owned: list[set[int]]) -> None:
+    assert not is_settled(owned, _PARTITIONS)
+
+
+def test_the_leader_assigns_ranges_in_the_order_of_member_ids() -> None:
+    assert range_assignment(["c", "a", "b"], _PARTITIONS) == {"a": [0, 1], "b": [2, 3], "c": [4]}
+
+
+@pytest.mark.parametrize(("member_count", "partition_count"), [(1, 7), (50, 500), (51, 500), (7, 3)])
+def test_a_range_assignment_is_settled(member_count: int, partition_count: int) -> None:
+    assigned = range_assignment([f"member-{number}" for number in range(member_count)], partition_count)
+    assert is_settled([set(partitions) for partitions in assigned.values()], partition_count)

@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 from penstock.bench.process_usage import age_s, cpu_seconds, memory
 
 PARENT_OF_A_BUSY_CHILD = """
@@ -41,5 +41,5 @@ def test_a_process_below_the_broker_counts() -> None:
 def test_a_broker_that_is_gone_is_a_failed_measurement() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    with pytest.raises(MeasurementError, match="ended while"):
+    with pytest.raises(MeasurementError, match="exited during the measurement"):
         cpu_seconds(ended.pid)

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from penstock.bench import raw_frames
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 from penstock.protocol import codec
 from penstock.protocol.definitions.fetch import (
     FetchableTopicResponse,

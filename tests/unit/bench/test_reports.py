@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.bench.figures import show
+from penstock.bench.figures import Spread, show
 from penstock.bench.measurements.log_growth import LogGrowth
 from penstock.bench.metric import Metric, Readings, Target, Unit
 from penstock.bench.plot import draw
 from penstock.bench.results import Results, section
 from penstock.bench.sizes import QUICK
-from penstock.bench.spread import Spread
 from penstock.bench.table import print_table
 from tests.unit.bench.fakes import empty_results
 

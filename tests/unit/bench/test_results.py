@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from penstock.bench.figures import Spread
 from penstock.bench.metric import Metric, Readings, Target, Unit
 from penstock.bench.results import Row, Verdict, judge, section
-from penstock.bench.spread import Spread
 from tests.unit.bench.fakes import empty_results
 
 START = Target(ratio_at_most=0.2, value_below=0.4)

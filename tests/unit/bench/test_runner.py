@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 from penstock.bench.results import Results
 from penstock.bench.runner import run
 from tests.unit.bench.fakes import METRIC, FakeMeasurement, SilentProgress, contestant, empty_results

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench import spark_tables
 from penstock.bench.catalogue import CATALOGUE, OF_ENGINES
 from penstock.bench.main import _asked_for, _possible, arguments_parser
 from penstock.bench.measurements.spark_growth import SparkGrowth
@@ -15,8 +14,9 @@ from penstock.bench.peers import PENSTOCK, STOCK_SPARK
 from penstock.bench.plot import draw
 from penstock.bench.results import Verdict, section
 from penstock.bench.sizes import FULL, QUICK
-from penstock.bench.spark_drain import Flow, engine_of
-from penstock.bench.spark_orders import Engine
+from penstock.bench.spark import tables
+from penstock.bench.spark.rows_per_second import Flow, engine_of
+from penstock.bench.spark.workload import Engine
 from tests.unit.bench.fakes import contestant, empty_results
 
 
@@ -27,7 +27,7 @@ def test_spark_is_a_word_for_all_of_them() -> None:
 
 
 def test_without_postgresql_only_its_row_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_tables, "absence", lambda: "PostgreSQL is not installed: apt install postgresql")
+    monkeypatch.setattr(tables, "absence", lambda: "PostgreSQL is not installed: apt install postgresql")
     names, notes = _possible(["spark-copy", "spark-table"])
     assert names == ["spark-copy"]
     assert notes == ["spark-table was not measured: PostgreSQL is not installed: apt install postgresql"]
@@ -72,7 +72,7 @@ def test_what_stock_spark_does_not_offer_is_compared_with_what_it_does() -> None
 
 @pytest.mark.parametrize(("row_bytes", "label"), [(100, "100 B"), (1024, "1 KB")])
 def test_rows_are_named_by_their_size(row_bytes: int, label: str) -> None:
-    assert Flow(row_bytes, into="nowhere").label == label
+    assert Flow(row_bytes, into="noop").label == label
 
 
 @pytest.mark.parametrize("name", sorted(OF_ENGINES))

@@ -99,7 +99,7 @@ def test_a_broker_that_does_not_start_says_why() -> None:
 
 def test_stopping_and_killing_twice_is_harmless_and_starting_twice_is_not() -> None:
     with Broker() as broker:
-        with pytest.raises(RuntimeError, match="runs already"):
+        with pytest.raises(RuntimeError, match="already running"):
             broker.start()
         broker.stop()
         broker.stop()

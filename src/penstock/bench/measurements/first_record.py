@@ -1,10 +1,10 @@
-"""From the broker's process to its first acknowledged record, as two clients see it.
+"""The time from the creation of the broker's process to its first acknowledged record, for two clients.
 
-Both brokers start three times. The first start, not timed, gives them an initialised data directory (Apache Kafka
-formats its storage with a separate program that nobody waits for day by day), a topic, and a port that a client can
-know in advance. The second is timed with the hand-made client, which waits for the broker and writes to a topic that is
-created because the record asks for it. The third is timed with librdkafka, made when the broker says that it is ready,
-writing to the topic of the first start: so none of librdkafka's own waits is on the clock.
+Both brokers start three times. The first start is not timed: it initialises the data directory (Apache Kafka formats
+its storage with a separate program, which is not part of a usual start), creates a topic, and fixes the port. The
+second is timed with the minimal client, which waits for the broker and writes to a topic that this creates. The third
+is timed with librdkafka, started when the broker reports that it is ready, and writing to the topic of the first start,
+so that none of librdkafka's own waits is measured.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from penstock.bench.errors import MeasurementError
 from penstock.bench.first_ack import since_process_start, start_to_first_ack
-from penstock.bench.measurement import Workbench
+from penstock.bench.measurement import MeasurementError, Workbench
 from penstock.bench.metric import Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant, Peer
 from penstock.bench.sizes import Sizes

@@ -1,8 +1,8 @@
-"""How long a group needs until everybody owns what is theirs, after a member joined and after one died.
+"""How long a group takes to settle after a member joined, and after a member died.
 
-The waiting that clients do is the same for both brokers: every member heartbeats at the same short interval, and a
-broker's own delay before a group's first rebalance is switched off. After a death the clock starts when the dead
-member's session ends, because until then every broker must wait.
+The clients' waits are the same for both brokers: every member heartbeats at the same short interval, and the broker's
+delay before a group's first rebalance is off. After a death the clock starts when the dead member's session ends,
+because every broker must wait until then.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The cost of reading one record at a random place, as the log grows.
 
-The log is filled by a hand-made client with batches of 64 KB (large enough to fill 10 GB in reasonable time, small
-enough that copying one does not hide the search for it) and read by single hand-made Fetch requests, each of which
-brings back one batch. Flat means that the largest log is read about as quickly as the
-smallest; both logs are read by the same broker process, and where memory allows from the page cache.
+The minimal client fills the log with batches of 64 KB (large enough to fill 10 GB in reasonable time, small enough
+that copying one does not hide the search for it) and reads with single Fetch requests, each of which returns one batch.
+A flat curve means that a read of the largest log is about as fast as of the smallest. The same broker process reads
+both, from the page cache if memory allows.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.bench.errors import MeasurementError
-from penstock.bench.measurement import Workbench
+from penstock.bench.figures import percentile
+from penstock.bench.measurement import MeasurementError, Workbench
 from penstock.bench.metric import Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant
 from penstock.bench.raw_client import RawClient
 from penstock.bench.raw_frames import record_batch
 from penstock.bench.sizes import GB, Sizes
-from penstock.bench.spread import percentile
 from penstock.bench.topics import create_topic
 
 _TOPIC = "growing-log"
@@ -81,7 +80,7 @@ class LogGrowth:
         return readings
 
     def _read_at_random(self, client: RawClient, end_offset: int) -> list[float]:
-        # The same seed for both brokers and every round: the same offsets are asked for.
+        # The same seed for both brokers and every round, so that the offsets are the same.
         chance = random.Random(end_offset)  # noqa: S311 - offsets to read, no secrets
         deadline_s = time.monotonic() + self.sizes.time_limit_s
         latencies_ms: list[float] = []

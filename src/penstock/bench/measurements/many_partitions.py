@@ -1,7 +1,7 @@
-"""A broker that carries thousands of partitions: its start, its memory, and what it burns while nobody asks.
+"""A broker with thousands of partitions: its start, its memory, and its CPU time while it is idle.
 
-The topic is created in a first start. The timed start ends when a record to the topic's last partition is acknowledged
-and the metadata name a leader for every partition.
+A first start creates the topic. The timed start ends when a record to the topic's last partition is acknowledged and
+the metadata names a leader for every partition.
 """
 
 from __future__ import annotations

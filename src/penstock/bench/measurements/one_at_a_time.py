@@ -1,16 +1,16 @@
-"""Send a record, wait for its acknowledgement, send the next: what a caller who needs every answer waits."""
+"""Latency of one record at a time: send, wait for the acknowledgement, send the next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.bench.figures import percentile
 from penstock.bench.load import Load
 from penstock.bench.measurement import Workbench
 from penstock.bench.metric import AT_MOST_LEVEL, Metric, Readings, Unit
 from penstock.bench.peers import Contestant
 from penstock.bench.sizes import Sizes
-from penstock.bench.spread import percentile
 from penstock.bench.topics import create_topic
 
 _TOPIC = "one-at-a-time"

@@ -1,8 +1,7 @@
-"""Memory of a broker that has just started, and of one that gigabytes have gone through.
+"""Memory of a broker after its start, and after gigabytes in and out.
 
-The target is on resident memory, as `ps` and container limits see it. Resident memory counts file pages that a process
-has mapped although the system may take them back at any time, so memory that belongs to the broker alone (unique) and
-its fair share of everything (proportional) stand beside it.
+The target applies to resident memory, which `ps` shows and container limits count. It includes mapped file pages, which
+the system can reclaim at any time; unique and proportional memory are therefore reported too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a micro-batch costs as a topic has more partitions, and as the batch has more rows.
+"""The time of a micro-batch as the topic has more partitions, and as the batch has more rows.
 
-Rows of 100 B go to Spark's noop sink, so that what grows is the way in. With more partitions the rows stay the same;
-with more rows the partitions do. There is no target: the figures are for the plot.
+Rows of 100 B go to Spark's noop sink, so that only the source grows. One series varies the partitions, the other the
+rows. There is no target: the figures are for the plot.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from penstock.bench.measurement import Workbench
 from penstock.bench.metric import Metric, Readings, Unit
 from penstock.bench.peers import Contestant
 from penstock.bench.sizes import Sizes
-from penstock.bench.spark_drain import engine_of
-from penstock.bench.spark_orders import Drained, Orders, Pace, Query
-from penstock.bench.spark_process import SparkProcess, driver_command
-from penstock.bench.spark_topics import fill
+from penstock.bench.spark.process import SparkProcess, driver_command
+from penstock.bench.spark.rows_per_second import engine_of
+from penstock.bench.spark.topics import fill
+from penstock.bench.spark.workload import Mode, Query, QueryResult, Workload
 
 _BATCHES = 5
 _DISK_OVERHEAD = 1.25
-# Every partition has a batch for each micro-batch then, also where there are hundreds.
+# So that every partition has a record batch for each micro-batch, also with hundreds of partitions.
 _ROWS_PER_PARTITION_AT_MOST = 655
 
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """One topic and the micro-batches that take it."""
+    """One topic and the micro-batches that read it."""
 
     key: str
     title: str
@@ -66,12 +66,12 @@ class SparkGrowth:
                     time_limit_s=self.sizes.time_limit_s,
                 )
                 queries.append(Query(topic, None, rows_per_batch=-(-rows // _BATCHES)))
-            orders = Orders(engine_of(contestant), peer.bootstrap_servers, Pace.DRAIN, tuple(queries))
-            with SparkProcess(driver_command(orders), workbench.data_parent) as spark:
+            workload = Workload(engine_of(contestant), peer.bootstrap_servers, Mode.AVAILABLE_NOW, tuple(queries))
+            with SparkProcess(driver_command(workload), workbench.data_parent) as spark:
                 spark.next_line(self.sizes.time_limit_s)
                 for point in points:
                     workbench.tell(point.title)
-                    taken = Drained(**spark.next_line(self.sizes.time_limit_s))
+                    taken = QueryResult(**spark.next_line(self.sizes.time_limit_s))
                     readings[point.key] = taken.seconds / taken.batches * 1000
         return readings
 

@@ -1,8 +1,8 @@
-"""How long a row takes from a topic through a streaming query into another topic, where a reader finds it.
+"""The latency of a row from a topic through a streaming query to a consumer of another topic.
 
-The query is in a warm Spark process and copies without a trigger interval. One row at a time reaches an idle query, so
-each makes a micro-batch of its own; then rows come at a steady rate. Spark's own sink writes at least once; its figure
-is also what ours is compared with when it writes exactly once.
+The query runs in a warm Spark process and copies without a trigger interval. First, single rows reach an idle query, so
+each makes its own micro-batch; then rows arrive at a steady rate. Spark's own sink writes at least once; both our
+guarantees are compared with that figure.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.bench.figures import percentile
 from penstock.bench.measurement import Workbench
 from penstock.bench.metric import Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant
 from penstock.bench.sizes import Sizes
-from penstock.bench.spark_drain import engine_of
-from penstock.bench.spark_orders import Engine, Orders, Pace, Query
-from penstock.bench.spark_probe import Probe
-from penstock.bench.spark_process import SparkProcess, driver_command
-from penstock.bench.spread import percentile
+from penstock.bench.spark.latency_probe import Probe
+from penstock.bench.spark.process import SparkProcess, driver_command
+from penstock.bench.spark.rows_per_second import engine_of
+from penstock.bench.spark.workload import Engine, Mode, Query, Workload
 from penstock.bench.topics import create_topic
 from penstock.core.guarantee import Guarantee
 
 _AT_MOST_TWO_FIFTHS = Target(ratio_at_most=0.4)
 _GUARANTEES: tuple[Guarantee, ...] = ("at_least_once", "exactly_once")
-_DISK_OVERHEAD = 4  # rows sent a few at a time travel in small batches
+_DISK_OVERHEAD = 4  # single rows are in small record batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class SparkLatency:
             for query in queries:
                 for topic in (query.source_topic, query.sink_topic or ""):
                     create_topic(peer.bootstrap_servers, topic, sizes.time_limit_s, sizes.spark_partition_count)
-            orders = Orders(engine, peer.bootstrap_servers, Pace.FOLLOW, queries)
-            with SparkProcess(driver_command(orders), workbench.data_parent) as spark:
+            workload = Workload(engine, peer.bootstrap_servers, Mode.UNTIL_STOPPED, queries)
+            with SparkProcess(driver_command(workload), workbench.data_parent) as spark:
                 for query in queries:
                     spark.next_line(sizes.time_limit_s)
                     with Probe(
@@ -96,7 +96,7 @@ class SparkLatency:
 
 
 def _with_counterparts(readings: dict[str, float]) -> Readings:
-    """What a side does not offer is stood in for by what it does."""
+    """A guarantee that an engine does not offer is replaced by the one that it does."""
     weakest = _GUARANTEES[0]
     stand_ins = {
         _key(guarantee, what): readings[_key(weakest, what)]

@@ -1,7 +1,6 @@
-"""Rows a second of a streaming query that takes what is in a topic: into nothing, into a topic, into a table.
+"""Rows per second of a streaming query over all records of a topic: to the noop sink, a topic, a table.
 
-The guarantee is ours to keep: what Spark offers beside its own source, its sink for topics and its JDBC writer in
-`foreachBatch`, writes at least once.
+Ours writes exactly once. Spark's topic sink, and its JDBC writer in `foreachBatch`, write at least once.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from penstock.bench.measurement import Workbench
 from penstock.bench.metric import AT_LEAST_LEVEL, Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant
 from penstock.bench.sizes import Sizes
-from penstock.bench.spark_drain import Flow, rows_per_second
+from penstock.bench.spark.rows_per_second import Flow, rows_per_second
 
 _DISK_OVERHEAD = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class SparkRows:
-    """`copies` of each row are on the disk at the end, each with `row_overhead_bytes` more than the row itself has."""
+    """At the end, `copies` of each row are on disk, each `row_overhead_bytes` larger than the row itself."""
 
     sizes: Sizes
     name: str
@@ -57,8 +56,8 @@ def spark_read(sizes: Sizes) -> SparkRows:
     return SparkRows(
         sizes,
         "spark-read",
-        "Spark, from a topic of four partitions to nowhere",
-        [Flow(size, into="nowhere") for size in _row_sizes(sizes)],
+        "Spark, from a topic of four partitions to the noop sink",
+        [Flow(size, into="noop") for size in _row_sizes(sizes)],
         Target(ratio_at_least=1.5),
         copies=1,
     )

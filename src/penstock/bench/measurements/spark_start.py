@@ -1,8 +1,8 @@
-"""From the creation of a process to the first row that it has copied: a pipeline started from cold.
+"""The cold start of a pipeline: from the creation of a process to the first row that it has copied.
 
 Stock: a Python program with pyspark and Spark's own connector that copies a topic, at least once. Ours: `penstock run`
-of a pipeline that does the same, exactly once; and the same command beside `penstock up`, whose engine runs another
-pipeline already. The rows are in the topic before the clock runs, and a reader waits behind.
+of a pipeline that does the same, exactly once; and the same command beside `penstock up`, whose engine already runs
+another pipeline. The rows are in the topic before the clock starts, and a consumer waits for the copy.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.bench.errors import MeasurementError
-from penstock.bench.measurement import Workbench
+from penstock.bench.measurement import MeasurementError, Workbench
 from penstock.bench.metric import Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant, Peer
 from penstock.bench.sizes import Sizes
-from penstock.bench.spark_drain import engine_of
-from penstock.bench.spark_orders import Engine, Orders, Pace, Query
-from penstock.bench.spark_process import SparkProcess, driver_command
-from penstock.bench.spark_topics import fill, reader
+from penstock.bench.spark.process import SparkProcess, driver_command
+from penstock.bench.spark.rows_per_second import engine_of
+from penstock.bench.spark.topics import fill, reader
+from penstock.bench.spark.workload import Engine, Mode, Query, Workload
 from penstock.bench.topics import create_topic
 
 _QUICKER = Target(ratio_at_most=0.6)
@@ -67,9 +66,9 @@ class SparkStart:
             if engine_of(contestant) is Engine.STOCK:
                 source, sink = self._topics(peer, "cold")
                 query = Query(source, sink)
-                orders = Orders(Engine.STOCK, peer.bootstrap_servers, Pace.FOLLOW, (query,))
+                workload = Workload(Engine.STOCK, peer.bootstrap_servers, Mode.UNTIL_STOPPED, (query,))
                 workbench.tell("a cold start")
-                with SparkProcess(driver_command(orders), workbench.data_parent) as spark:
+                with SparkProcess(driver_command(workload), workbench.data_parent) as spark:
                     return {"spark-start.cold": self._first_row_s(spark, peer, sink)}
             with tempfile.TemporaryDirectory(dir=workbench.data_parent, prefix="pipelines-") as directory:
                 workbench.tell("a cold start")
@@ -102,8 +101,7 @@ class SparkStart:
 
     @contextlib.contextmanager
     def _pipeline(self, peer: Peer, name: str, directory: Path, workbench: Workbench) -> Iterator[float]:
-        """A pipeline that runs, and how long it took to its first row. `penstock run` looks for an engine in
-        `directory`."""
+        """Runs a pipeline and yields the time to its first row. `penstock run` looks for an engine in `directory`."""
         source, sink = self._topics(peer, name)
         file = directory / f"{name}.yaml"
         text = _PIPELINE.format(name=name, servers=peer.bootstrap_servers, source=source, sink=sink)

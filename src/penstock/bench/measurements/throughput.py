@@ -1,8 +1,8 @@
-"""Messages a second into and out of one partition, and what the broker's CPU pays for it.
+"""Messages per second into and out of one partition, and the broker's CPU time.
 
-The client needs at least as much CPU as the broker and shares the machine's cores with it. Messages a second therefore
-say what a user of this machine gets; CPU seconds per GB say what the broker costs, whoever is the bottleneck. How many
-cores each side kept busy stands beside them.
+The client needs at least as much CPU as the broker and shares the machine's cores with it. Messages per second are
+therefore what a user of this machine gets; CPU seconds per GB are the cost of the broker, independent of the
+bottleneck. The number of busy cores of each side is reported too.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from penstock.bench.topics import create_topic
 
 _LEADER_ACKS: dict[str, str | int | bool] = {"acks": "1"}
 _IDEMPOTENT: dict[str, str | int | bool] = {"acks": "all", "enable.idempotence": True}
-# A client whose queue is full waits a second by default before it fetches again: a quick one would mostly sleep,
-# and the figure would be librdkafka's sleep.
+# By default librdkafka waits a second before it fetches again when its queue is full, and the figure would be that
+# wait.
 _QUICK_READER: dict[str, str | int | bool] = {"fetch.queue.backoff.ms": 10}
-# A record in a batch carries a few bytes of its own, and logs come with indexes.
+# Records have an overhead of a few bytes, and logs have indexes.
 _DISK_OVERHEAD = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One load and the four rows that it fills. A consume case reads the topic that a produce case has filled."""
+    """One load and its four rows. A consume case reads the topic that a produce case has filled."""
 
     key: str
     title: str

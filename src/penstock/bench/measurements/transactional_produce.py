@@ -1,8 +1,8 @@
-"""Transactions a second, and what idempotence and transactions take off a plain producer's messages a second.
+"""Transactions per second, and the overhead of idempotence and transactions over a plain producer.
 
-All loads write records of the same size to a topic of one partition each, with acks=all. Small transactions measure the
-commits; large ones measure produce, with a commit in between. How much of the plain rate is kept stands beside the
-rates: what is missing to 1 is the overhead, within the same broker.
+All loads write records of the same size to a topic of one partition each, with acks=all. Small transactions measure
+commits; large ones measure produce with commits in between. The share of the plain rate is reported beside the rates:
+the difference to 1 is the overhead, within the same broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DISK_OVERHEAD: Final = 1.25
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One load. Without `records_per_transaction` it is a produce without transactions."""
+    """One load; without `records_per_transaction` it uses no transactions."""
 
     key: str
     title: str
@@ -36,10 +36,10 @@ class _Case:
     client_config: _ClientConfig
     records_per_transaction: int = 0
     shows_commits: bool = False
-    """Its rate is transactions a second; otherwise it is messages a second, beside those of a plain producer."""
+    """Its rate is transactions per second; otherwise messages per second, compared with a plain producer."""
 
     def whole_transactions(self, share: float) -> int:
-        """How many records a share of the load has: no transaction is cut, and one at least is left."""
+        """The number of records of a share of the load, in whole transactions, at least one."""
         unit = self.records_per_transaction or 1
         return max(1, int(self.record_count * share) // unit) * unit
 
@@ -106,7 +106,7 @@ class TransactionalProduce:
 
     @property
     def _cases(self) -> list[_Case]:
-        """The plain producer is the first."""
+        """The first result is the plain producer's."""
         label = f"{self.sizes.small_record_bytes} B"
         count = self.sizes.small_record_count
         *small, largest = sorted(self.sizes.transaction_counts)

@@ -1,7 +1,7 @@
-"""What must be there before Spark is measured: Java, the connector's jars, and the class archive of our sessions.
+"""Prepares the Spark measurements: Java, the connector's jars, and the class archive of our sessions.
 
-A session of ours that ends leaves a process behind that makes the archive, once for each Java and Spark; later starts
-use it. Here it is made before any clock runs, and in the open.
+Usually a background process creates the archive after the first session, once per Java and Spark. Here it is created
+in the foreground, before any measurement.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _EXTRAS: Final = ("pyspark", "pyarrow", "numba", "numpy", "pydantic", "yaml")
 
 
 class SparkMissing(Exception):
-    """Spark cannot be measured here; the message says what to install."""
+    """Spark cannot be measured; the message says what to install."""
 
 
 def prepare() -> str:
-    """What the stock side is called in reports."""
+    """Returns the name of stock Spark in reports."""
     missing = [name for name in _EXTRAS if find_spec(name) is None]
     if missing:
         raise SparkMissing(f"{', '.join(missing)} missing: pip install 'penstock[spark]'")
@@ -37,7 +37,7 @@ def prepare() -> str:
         raise SparkMissing(str(absent)) from absent
     options = jvm.jvm_options(java, session.default_driver_memory())
     archive = java_archive.archive_path(java, options, jvm.pyspark_home() / "jars")
-    # One that comes to nothing is no obstacle: sessions then start without it, and more slowly.
+    # A failure is harmless: sessions start without the archive, only more slowly.
     subprocess.run(
         [sys.executable, "-P", "-m", java_archive.__name__, str(archive)],
         stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
-"""Queries that take what is in a topic, each preceded by a smaller one that is discarded.
+"""Rows per second of queries over all records of a topic, each after a smaller discarded one.
 
-Owns the order of a turn: topics are filled, one Spark process runs all queries, and rows that are missing at the end
-are a failure. It must never know what its figures are compared with.
+Owns the order of a turn: it fills topics, runs all queries in one Spark process, and counts the rows at the end;
+missing rows are a failure. It must not know what its figures are compared with.
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.bench.errors import MeasurementError
-from penstock.bench.measurement import Workbench
+from penstock.bench.measurement import MeasurementError, Workbench
 from penstock.bench.peers import PENSTOCK, Contestant
 from penstock.bench.sizes import Sizes
-from penstock.bench.spark_orders import Drained, Engine, Orders, Pace, Query
-from penstock.bench.spark_process import SparkProcess, driver_command
-from penstock.bench.spark_tables import create_table, rows_of, running_database
-from penstock.bench.spark_topics import committed_rows, fill
+from penstock.bench.spark.process import SparkProcess, driver_command
+from penstock.bench.spark.tables import create_table, rows_of, running_database
+from penstock.bench.spark.topics import committed_rows, fill
+from penstock.bench.spark.workload import Engine, Mode, Query, QueryResult, Workload
 from penstock.bench.topics import create_topic
 from penstock.core.guarantee import Guarantee
 
-# The first micro-batch of a query also starts processes; with several, it does not decide alone.
+# Several, because the first micro-batch of a query also starts processes.
 _BATCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Rows of one size, and where they go."""
+    """Rows of one size, and their sink."""
 
     row_bytes: int
-    into: Literal["nowhere", "topic", "table"]
+    into: Literal["noop", "topic", "table"]
     guarantee: Guarantee = "at_least_once"
 
     @property
@@ -46,7 +45,7 @@ def engine_of(contestant: Contestant) -> Engine:
 def rows_per_second(
     contestant: Contestant, flows: Sequence[Flow], sizes: Sizes, workbench: Workbench
 ) -> dict[int, float]:
-    """By the size of rows."""
+    """The figures by row size."""
     with contestant.fresh(workbench.data_parent) as peer, _database_of(flows, workbench) as database:
         servers = peer.bootstrap_servers
         queries: list[Query] = []
@@ -77,12 +76,12 @@ def rows_per_second(
                     )
                 )
                 expected.append(rows)
-        orders = Orders(engine_of(contestant), servers, Pace.DRAIN, tuple(queries), database or None)
-        taken: list[Drained] = []
-        with SparkProcess(driver_command(orders), workbench.data_parent) as spark:
+        workload = Workload(engine_of(contestant), servers, Mode.AVAILABLE_NOW, tuple(queries), database or None)
+        taken: list[QueryResult] = []
+        with SparkProcess(driver_command(workload), workbench.data_parent) as spark:
             for query in queries:
                 workbench.tell(query.source_topic)
-                taken.append(Drained(**spark.next_line(sizes.time_limit_s)))
+                taken.append(QueryResult(**spark.next_line(sizes.time_limit_s)))
         for query, rows, its in zip(queries, expected, taken, strict=True):
             _require(query.source_topic, its.rows, rows)
             if query.sink_topic is not None:
@@ -98,10 +97,10 @@ def rows_per_second(
 
 
 def _database_of(flows: Sequence[Flow], workbench: Workbench) -> AbstractContextManager[str]:
-    """The URL of a database of this turn's own, if one is needed."""
+    """The URL of a new database for this turn, if one is needed."""
     return running_database(workbench.data_parent) if any(flow.into == "table" for flow in flows) else nullcontext("")
 
 
 def _require(place: str, found: int, expected: int) -> None:
     if found != expected:
-        raise MeasurementError(f"{place}: {found:,} rows came through, not {expected:,}")
+        raise MeasurementError(f"{place}: {found:,} rows instead of {expected:,}")

@@ -1,7 +1,7 @@
-"""Tables for queries: a PostgreSQL server for the length of a turn, the tables in it, and what they hold afterwards.
+"""Tables for queries: a PostgreSQL server per turn, its tables, and their row counts afterwards.
 
-Owns the server's settings, which are those that PostgreSQL comes with: what is committed has been synced. It must never
-know who writes.
+Owns the server's settings, which are PostgreSQL's defaults: a commit is synced to disk. It must not know which engine
+writes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,7 +24,7 @@ _EXTRAS: Final = ("adbc_driver_postgresql", "psycopg")
 
 
 def absence() -> str | None:
-    """Why rows cannot be written to tables here. The other side's JDBC driver is fetched, before any clock runs."""
+    """Why tables cannot be measured, or None. Fetches the JDBC driver of stock Spark, before any measurement."""
     missing_packages = [name for name in _EXTRAS if find_spec(name) is None]
     if missing_packages:
         return f"{', '.join(missing_packages)} missing: pip install 'penstock[spark]'"
@@ -42,7 +42,7 @@ def absence() -> str | None:
 
 @contextmanager
 def running_database(parent: Path) -> Iterator[str]:
-    """The URL of a fresh server, which is gone with its data at the end."""
+    """Yields the URL of a new server, which is removed with its data at the end."""
     from penstock.testing.postgres import running_postgres
 
     parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def running_database(parent: Path) -> Iterator[str]:
 
 
 def create_table(database: str, name: str) -> None:
-    """The same for both sides, so that neither chooses its types; without an index."""
+    """The same table for both engines, so that neither chooses its types; without an index."""
     _asked(database, f'CREATE TABLE "{name}" (key bytea, value bytea)')
 
 

@@ -1,6 +1,6 @@
-"""A producer in front of a query that copies, and a reader behind it: how long rows take from one to the other.
+"""Measures the latency of a copying query: a producer before it and a consumer after it.
 
-Owns the rows: each carries the moment at which it was sent. It must never know which query it looks at.
+Owns the rows: each carries its send time. It must not know which query it measures.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final, Self
 
 from confluent_kafka import KafkaError, Producer
 
-from penstock.bench.errors import MeasurementError
-from penstock.bench.spark_process import SparkProcess
-from penstock.bench.spark_topics import reader
+from penstock.bench.measurement import MeasurementError
+from penstock.bench.spark.process import SparkProcess
+from penstock.bench.spark.topics import reader
 
 _SENT_NS: Final = struct.Struct(">q")
 _SLICE_S: Final = 0.01
-# So long, on average, between a row's arrival and the next row: the query is idle again, as it is when rows are rare.
+# The average pause between a row's arrival and the next row, after which the query is idle again.
 _PAUSE_S: Final = 0.2
 
 
 class Probe:
-    """A context manager on the two ends of a query that runs in `spark`."""
+    """A context manager with the producer and the consumer of a query that runs in `spark`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Probe:
         self._time_limit_s = time_limit_s
         self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 0})
         self._reader = reader(bootstrap_servers, sink_topic, partitions)
-        # The same pauses for both sides and in every round.
+        # The same pauses for both engines and in every round.
         self._chance = random.Random(partitions)  # noqa: S311 - pauses, no secrets
 
     def __enter__(self) -> Self:
@@ -58,11 +58,11 @@ class Probe:
         self._producer.purge()
         self._producer.flush()
         self._reader.close()
-        # It would complain on standard error about a broker that stops before it.
+        # librdkafka would log on stderr that the broker stopped first.
         del self._producer
 
     def one_row(self) -> float:
-        """Sends one row to an idle query; milliseconds until it can be read behind it."""
+        """Sends one row to an idle query; returns the milliseconds until the consumer has it."""
         time.sleep(self._chance.uniform(0.5, 1.5) * _PAUSE_S)
         self._send(1)
         self._producer.flush()
@@ -70,7 +70,7 @@ class Probe:
         return latency_ms
 
     def steady(self, rows_per_second: int, duration_s: float) -> list[float]:
-        """Sends at that rate for that long; the milliseconds of every row, in the order of arrival."""
+        """Sends at this rate for this long; returns the milliseconds of every row, in the order of arrival."""
         sender = _Sender(self._send, round(rows_per_second * _SLICE_S), duration_s)
         sender.start()
         try:
@@ -106,7 +106,7 @@ class Probe:
 
 
 class _Sender(threading.Thread):
-    """The same number of rows in every slice of time; a slice that was missed is made up for."""
+    """The same number of rows in every time slice; a missed slice is sent later."""
 
     def __init__(self, send: Callable[[int], None], rows_per_slice: int, duration_s: float) -> None:
         super().__init__(name="bench-sender", daemon=True)

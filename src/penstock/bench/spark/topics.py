@@ -1,4 +1,4 @@
-"""Topics for queries: filled with rows before the clock runs, and looked at afterwards."""
+"""Topics for queries: fills them before a measurement, and counts rows afterwards."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 from penstock.bench.raw_client import RawClient
 from penstock.bench.raw_frames import record_batch
 from penstock.bench.topics import create_topic
 
-# Large enough to fill a topic quickly, small enough to be what a producer with ordinary settings sends.
+# Large enough to fill a topic quickly, small enough to match a producer with ordinary settings.
 _BATCH_BYTES: Final = 65_536
 
 
 def fill(bootstrap_servers: str, topic: str, *, partitions: int, row_bytes: int, rows: int, time_limit_s: float) -> int:
-    """A new topic with about so many rows without keys, evenly over its partitions; how many there are."""
+    """Creates a topic with about `rows` rows without keys, evenly over its partitions; returns their number."""
     create_topic(bootstrap_servers, topic, time_limit_s, partitions)
     rows_per_batch = max(1, _BATCH_BYTES // row_bytes)
     batch = record_batch(rows_per_batch, os.urandom(row_bytes), int(time.time() * 1000))
@@ -34,7 +34,7 @@ def fill(bootstrap_servers: str, topic: str, *, partitions: int, row_bytes: int,
 
 
 def reader(bootstrap_servers: str, topic: str, partitions: int) -> Consumer:
-    """Reads committed records of all partitions from the beginning, as soon as they are there."""
+    """Consumes committed records of all partitions from the beginning, without delay."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -50,7 +50,7 @@ def reader(bootstrap_servers: str, topic: str, partitions: int) -> Consumer:
 
 
 def committed_rows(bootstrap_servers: str, topic: str, partitions: int, time_limit_s: float) -> int:
-    """How many rows a reader finds up to the ends of the partitions."""
+    """The number of committed rows up to the ends of the partitions."""
     consumer = reader(bootstrap_servers, topic, partitions)
     deadline_s = time.monotonic() + time_limit_s
     found = 0

@@ -1,10 +1,10 @@
-"""A Spark driver as a process of its own: `python -m penstock.bench.spark_driver ORDERS`.
+"""A Spark driver in its own process: `python -m penstock.bench.spark.driver WORKLOAD`.
 
-Owns how each engine's session, source and sink are put together. It must never know what is measured.
+Owns each engine's session, source and sink. It must not know what is measured.
 
-One line of JSON on standard output for each query: when it has ended (drain), or when it has been started (follow). A
-query that follows ends with the next line on standard input, or with standard input itself. Checkpoints are kept in
-the working directory.
+It prints one line of JSON per query to stdout: after the query has ended (available_now), or after it has started
+(until_stopped). A query that runs until stopped ends with the next line on stdin, or with the end of stdin. Checkpoints
+are in the working directory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench.spark_orders import Drained, Engine, Orders, Pace, Query, drained
+from penstock.bench.spark.workload import Engine, Mode, Query, QueryResult, Workload, query_result
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    orders = Orders.from_json(sys.argv[1])
-    spark = _session(orders.engine, database=orders.database is not None)
+    workload = Workload.from_json(sys.argv[1])
+    spark = _session(workload.engine, database=workload.database is not None)
     try:
-        for number, query in enumerate(orders.queries):
-            _run(spark, orders, query, os.path.abspath(f"checkpoint-{number}"))
+        for number, query in enumerate(workload.queries):
+            _run(spark, workload, query, os.path.abspath(f"checkpoint-{number}"))
     finally:
         spark.stop()
 
@@ -48,11 +48,11 @@ def _session(engine: Engine, *, database: bool) -> SparkSession:
     return SparkSession.builder.master("local[*]").config(map={**connector_conf(with_database=database)}).getOrCreate()
 
 
-def _run(spark: SparkSession, orders: Orders, query: Query, checkpoint: str) -> None:
-    rows = _rows(spark, orders, query)
+def _run(spark: SparkSession, workload: Workload, query: Query, checkpoint: str) -> None:
+    rows = _rows(spark, workload, query)
     with ExitStack() as resources:
-        writer = _writer(rows, orders, query, checkpoint, resources).option("checkpointLocation", checkpoint)
-        if orders.pace is Pace.DRAIN:
+        writer = _writer(rows, workload, query, checkpoint, resources).option("checkpointLocation", checkpoint)
+        if workload.mode is Mode.AVAILABLE_NOW:
             running = writer.trigger(availableNow=True).start()
             running.awaitTermination()
             _tell(dataclasses.asdict(_taken(running)))
@@ -63,35 +63,37 @@ def _run(spark: SparkSession, orders: Orders, query: Query, checkpoint: str) -> 
             running.stop()
 
 
-def _rows(spark: SparkSession, orders: Orders, query: Query) -> DataFrame:
-    source = spark.readStream.format("penstock" if orders.engine is Engine.PENSTOCK else "kafka")
-    source = source.options(**_servers(orders), subscribe=query.source_topic, startingOffsets="earliest")
+def _rows(spark: SparkSession, workload: Workload, query: Query) -> DataFrame:
+    source = spark.readStream.format("penstock" if workload.engine is Engine.PENSTOCK else "kafka")
+    source = source.options(**_servers(workload), subscribe=query.source_topic, startingOffsets="earliest")
     if query.rows_per_batch is not None:
         source = source.option("maxOffsetsPerTrigger", query.rows_per_batch)
     return source.load()
 
 
-def _servers(orders: Orders) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": orders.bootstrap_servers}
+def _servers(workload: Workload) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": workload.bootstrap_servers}
 
 
-def _writer(rows: DataFrame, orders: Orders, query: Query, checkpoint: str, resources: ExitStack) -> DataStreamWriter:
+def _writer(
+    rows: DataFrame, workload: Workload, query: Query, checkpoint: str, resources: ExitStack
+) -> DataStreamWriter:
     records = rows.select("key", "value")
     if query.sink_table is not None:
-        assert orders.database is not None
-        if orders.engine is Engine.STOCK:
-            return records.writeStream.foreachBatch(_stock_table_writer(orders.database, query.sink_table))
-        return _our_table_sink(records, orders.database, query, checkpoint, resources)
+        assert workload.database is not None
+        if workload.engine is Engine.STOCK:
+            return records.writeStream.foreachBatch(_stock_table_writer(workload.database, query.sink_table))
+        return _our_table_sink(records, workload.database, query, checkpoint, resources)
     if query.sink_topic is None:
         return rows.writeStream.format("noop")
-    if orders.engine is Engine.STOCK:
-        return records.writeStream.format("kafka").options(**_servers(orders), topic=query.sink_topic)
-    options = {**_servers(orders), "topic": query.sink_topic, "guarantee": query.guarantee}
+    if workload.engine is Engine.STOCK:
+        return records.writeStream.format("kafka").options(**_servers(workload), topic=query.sink_topic)
+    options = {**_servers(workload), "topic": query.sink_topic, "guarantee": query.guarantee}
     return _our_topic_sink(records, options, checkpoint)
 
 
 def _stock_table_writer(database: str, table: str) -> Callable[[DataFrame, int], None]:
-    """Spark's JDBC writer: each task inserts its partition in one transaction. A replayed batch is inserted again."""
+    """Spark's JDBC writer: each task inserts its partition in one transaction; a replayed batch is inserted again."""
     from urllib.parse import urlsplit
 
     place = urlsplit(database)
@@ -99,7 +101,7 @@ def _stock_table_writer(database: str, table: str) -> Callable[[DataFrame, int],
     properties = {
         "driver": "org.postgresql.Driver",
         "user": place.username,
-        # The driver then sends one INSERT of up to 128 rows, and not one for each: what an expert would set.
+        # The driver then sends one INSERT for up to 128 rows, as an expert would configure it.
         "reWriteBatchedInserts": "true",
     }
     url = f"jdbc:postgresql://{place.hostname}:{place.port}{place.path}"
@@ -146,8 +148,8 @@ def _our_topic_sink(records: DataFrame, options: dict[str, str], checkpoint: str
     return records.writeStream.format("penstock").options(**options)
 
 
-def _taken(query: StreamingQuery) -> Drained:
-    return drained([json.loads(progress.json) for progress in query.recentProgress])
+def _taken(query: StreamingQuery) -> QueryResult:
+    return query_result([json.loads(progress.json) for progress in query.recentProgress])
 
 
 def _tell(what: dict[str, Any]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.bench.errors import MeasurementError
-from penstock.bench.spark_driver import _stock_table_writer
-from penstock.bench.spark_tables import absence, create_table, rows_of, running_database
+from penstock.bench.measurement import MeasurementError
+from penstock.bench.spark.driver import _stock_table_writer
+from penstock.bench.spark.tables import absence, create_table, rows_of, running_database
 from penstock.testing import postgres, spark_connector
 from penstock.testing.java import JavaMissingError
 from penstock.testing.postgres import PostgresMissingError

@@ -1,8 +1,8 @@
-"""A Spark process seen from the benchmark: started, listened to, and ended whatever happens.
+"""Runs a Spark process: starts it, reads its output, and ends it in any case.
 
-Owns the process and its standard error, whose end explains a failure. It must never know what is measured.
+Owns the process and its stderr, whose last lines explain a failure. It must not know what is measured.
 
-Invariant: when the context is left, the process has ended; its JVM and Python workers end with it.
+Invariant: after the context, the process has exited; its JVM and Python workers exit with it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from penstock.bench.errors import MeasurementError
+from penstock.bench.measurement import MeasurementError
 from penstock.bench.process_usage import age_s
-from penstock.bench.spark_orders import Orders
+from penstock.bench.spark.workload import Workload
 
 _ENDING_S: Final = 60.0
 _ERROR_LINES: Final = 20
 
 
-def driver_command(orders: Orders) -> list[str]:
-    return [sys.executable, "-m", "penstock.bench.spark_driver", orders.as_json()]
+def driver_command(workload: Workload) -> list[str]:
+    return [sys.executable, "-m", "penstock.bench.spark.driver", workload.as_json()]
 
 
 class SparkProcess:
     """A command that starts Spark and prints lines of JSON.
 
-    A driver of ours ends in good order with its input, which stays open until then; other programs want a signal.
+    Our driver exits at the end of its stdin; other programs get SIGTERM.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SparkProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         assert scratch is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended already, with something unread
+        with contextlib.suppress(BrokenPipeError):  # it has exited already, with unread input
             process.stdin.close()
         if error is not None or not self._ends_with_input:
             process.terminate()
@@ -87,24 +87,24 @@ class SparkProcess:
         return age_s(self._running.pid)
 
     def next_line(self, time_limit_s: float) -> dict[str, Any]:
-        """The next line of JSON. MeasurementError: the process ended, or nothing came in time."""
+        """Returns the next line of JSON; MeasurementError if the process exits or nothing arrives in time."""
         stdout = self._running.stdout
         assert stdout is not None
         deadline_s = time.monotonic() + time_limit_s
         while b"\n" not in self._unread:
             readable, _, _ = select.select([stdout], [], [], max(0.0, deadline_s - time.monotonic()))
             if not readable:
-                raise MeasurementError(f"Spark had nothing to tell for {time_limit_s:g} s\n{self._last_errors()}")
+                raise MeasurementError(f"Spark printed nothing for {time_limit_s:g} s\n{self._last_errors()}")
             read = os.read(stdout.fileno(), 1 << 16)
             if not read:
-                raise MeasurementError(f"Spark ended before it had done its work\n{self._last_errors()}")
+                raise MeasurementError(f"Spark exited before it had finished\n{self._last_errors()}")
             self._unread += read
         line, self._unread = self._unread.split(b"\n", 1)
         told: dict[str, Any] = json.loads(line)
         return told
 
     def end_query(self) -> None:
-        """For one that follows: it ends, and the next one begins."""
+        """Ends a query that runs until stopped; the next one starts."""
         stdin = self._running.stdin
         assert stdin is not None
         stdin.write(b"\n")
@@ -112,7 +112,7 @@ class SparkProcess:
 
     def check_alive(self) -> None:
         if self._running.poll() is not None:
-            raise MeasurementError(f"Spark ended before it had done its work\n{self._last_errors()}")
+            raise MeasurementError(f"Spark exited before it had finished\n{self._last_errors()}")
 
     @property
     def _running(self) -> subprocess.Popen[bytes]:
@@ -134,11 +134,11 @@ def _environment(scratch: Path) -> Mapping[str, str]:
 
     return {
         **os.environ,
-        # Everything listens on loopback, also what a stock session opens.
+        # All sockets listen on loopback, also those of a stock session.
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(scratch / "spark"),
-        # A stock session otherwise takes whatever is called python3.
+        # A stock session would otherwise use any python3.
         "PYSPARK_PYTHON": sys.executable,
-        # The archive was made before any clock ran; no turn leaves behind a process that makes one.
+        # The archive exists already; no session may start a background process that creates one.
         java_archive.POLICY_VARIABLE: "use",
     }

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.errors import MeasurementError
-from penstock.bench.spark_process import SparkProcess
+from penstock.bench.measurement import MeasurementError
+from penstock.bench.spark.process import SparkProcess
 
 LIMIT_S = 30.0
 
@@ -31,7 +31,7 @@ def test_lines_come_one_by_one_and_a_query_ends_when_told(tmp_path: Path) -> Non
 def test_a_process_that_ends_early_is_explained_by_its_last_words(tmp_path: Path) -> None:
     with (
         SparkProcess(program("raise SystemExit('no such topic')"), tmp_path) as process,
-        pytest.raises(MeasurementError, match=r"ended before it had done its work\nno such topic"),
+        pytest.raises(MeasurementError, match=r"exited before it had finished\nno such topic"),
     ):
         process.next_line(LIMIT_S)
 
@@ -39,7 +39,7 @@ def test_a_process_that_ends_early_is_explained_by_its_last_words(tmp_path: Path
 def test_a_process_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     with (
         SparkProcess(program("import sys; sys.stdin.read()"), tmp_path) as process,
-        pytest.raises(MeasurementError, match="nothing to tell"),
+        pytest.raises(MeasurementError, match="printed nothing"),
     ):
         process.next_line(0.05)
 

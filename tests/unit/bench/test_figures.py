@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.bench.spread import Spread, percentile
+from penstock.bench.figures import Spread, percentile
 
 
 def test_spread_is_median_and_range() -> None:

@@ -1,6 +1,6 @@
-"""What a Spark process of the benchmark is told to do, and what it tells: the words that both ends share.
+"""The workload of a Spark process and its results, as both sides exchange them in JSON.
 
-Pure: the process that measures must not import Spark.
+Pure: the measuring process must not import Spark.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from penstock.core.guarantee import Guarantee
 
 
 class Engine(StrEnum):
-    """Whose session, source and sink."""
+    """The engine whose session, source and sink are used."""
 
     STOCK = "stock"
-    """PySpark as it comes, with Spark's own Kafka connector."""
+    """Stock PySpark with Spark's own Kafka connector."""
     PENSTOCK = "penstock"
 
 
-class Pace(StrEnum):
-    """How a query goes on."""
+class Mode(StrEnum):
+    """When a query ends."""
 
-    DRAIN = "drain"
-    """Takes what is in the topic, and ends."""
-    FOLLOW = "follow"
-    """Takes what comes, until it is told to end."""
+    AVAILABLE_NOW = "available_now"
+    """Processes all available records and ends."""
+    UNTIL_STOPPED = "until_stopped"
+    """Runs until it is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     source_topic: str
     sink_topic: str | None
-    """Without it and without a table: Spark's noop sink, all columns."""
+    """Without it and without a table: Spark's noop sink with all columns."""
     guarantee: Guarantee = "at_least_once"
     rows_per_batch: int | None = None
-    """The most that a micro-batch takes."""
+    """The maximum number of rows per micro-batch."""
     sink_table: str | None = None
-    """A table of the database, with columns `key` and `value`."""
+    """A table of the database with the columns `key` and `value`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """Queries of one session, one after the other."""
+class Workload:
+    """The queries of one session, run one after the other."""
 
     engine: Engine
     bootstrap_servers: str
-    pace: Pace
+    mode: Mode
     queries: tuple[Query, ...]
     database: str | None = None
     """The URL of a PostgreSQL server, for queries into tables."""
@@ -58,30 +58,30 @@ class Orders:
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Orders:
+    def from_json(cls, text: str) -> Workload:
         told: dict[str, Any] = json.loads(text)
         return cls(
             engine=Engine(told["engine"]),
             bootstrap_servers=told["bootstrap_servers"],
-            pace=Pace(told["pace"]),
+            mode=Mode(told["mode"]),
             queries=tuple(Query(**query) for query in told["queries"]),
             database=told["database"],
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
-    """What one query took, and the time of the micro-batches in which it took it."""
+class QueryResult:
+    """The rows of one query, and the duration of its micro-batches."""
 
     rows: int
     seconds: float
     batches: int
 
 
-def drained(progress: list[dict[str, Any]]) -> Drained:
-    """From what Spark reports of each micro-batch. Batches without rows only say that there are none."""
+def query_result(progress: list[dict[str, Any]]) -> QueryResult:
+    """From Spark's progress reports, without empty micro-batches."""
     full = [batch for batch in progress if batch["numInputRows"]]
-    return Drained(
+    return QueryResult(
         rows=sum(batch["numInputRows"] for batch in full),
         seconds=sum(batch["durationMs"]["triggerExecution"] for batch in full) / 1000,
         batches=len(full),
