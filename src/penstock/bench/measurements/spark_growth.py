@@ -38,7 +38,7 @@ class _Point:
 class SparkGrowth:
     sizes: Sizes
     name: str = "spark-growth"
-    title: str = "Spark, time of a micro-batch from a topic to nowhere"
+    title: str = "Spark, time of a micro-batch from a topic to the noop sink"
 
     @property
     def metrics(self) -> Sequence[Metric]:
