@@ -93,8 +93,8 @@ def test_the_documented_pipeline_is_read() -> None:
         ),
         (
             "sqlite:///revenue.db",
-            "mysql://root:hunter2@h/d",
-            "p.yaml:5: sink.url: databases are sqlite and postgresql, not 'mysql'",
+            "oracle://root:hunter2@h/d",
+            "p.yaml:5: sink.url: databases are sqlite, postgresql and mysql, not 'oracle'",
         ),
         (
             "SELECT customer",
@@ -294,7 +294,7 @@ def test_variables_come_from_the_environment() -> None:
     [
         "name: x\nsource: {topic: a, format: '${SECRET}'}\nsink: {topic: b}\n",
         "name: x\nsource: {topic: a}\nsink: {table: t, url: 'postgresql://u:${SECRET}@h'}\n",
-        "name: x\nsource: {topic: a}\nsink: {table: t, url: 'mysql://u:${SECRET}@h/d'}\n",
+        "name: x\nsource: {topic: a}\nsink: {table: t, url: 'oracle://u:${SECRET}@h/d'}\n",
         "name: x\nsource: {topic: '${SECRET} b'}\nsink: {topic: b}\n",
         "name: ${SECRET}/x\nsource: {topic: a}\nsink: {topic: b}\n",
         "name: x\nsource: ${SECRET}\nsink: {topic: b}\n",

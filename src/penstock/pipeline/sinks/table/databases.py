@@ -6,10 +6,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from penstock.pipeline.sinks.table.dialects.dialect import Dialect
+from penstock.pipeline.sinks.table.dialects.mariadb.dialect import MariaDbDialect
 from penstock.pipeline.sinks.table.dialects.postgres.dialect import PostgresDialect
 from penstock.pipeline.sinks.table.dialects.sqlite.dialect import SqliteDialect
 
-DIALECTS: Final[tuple[Dialect, ...]] = (SqliteDialect(), PostgresDialect())
+DIALECTS: Final[tuple[Dialect, ...]] = (SqliteDialect(), PostgresDialect(), MariaDbDialect())
 _BY_SCHEME: Final = {scheme: dialect for dialect in DIALECTS for scheme in dialect.schemes}
 DATABASES: Final = [dialect.schemes[0] for dialect in DIALECTS]
 

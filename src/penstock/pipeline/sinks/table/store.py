@@ -173,7 +173,10 @@ class TableStore(ABC):
         ]
         if self.target.key:
             declared.append(f"PRIMARY KEY ({', '.join(map(self.dialect.quoted, self.target.key))})")
-        database.execute(f"CREATE TABLE {self.names.target} ({', '.join(declared)}){self.dialect.table_options}")
+        database.execute(f"CREATE TABLE {self.names.target} ({', '.join(declared)}){self.table_options(database)}")
+
+    def table_options(self, database: Database) -> str:
+        return self.dialect.table_options
 
     def declared(self, column: Column) -> str:
         """The type of a column of a new table."""

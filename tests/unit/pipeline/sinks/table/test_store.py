@@ -38,15 +38,17 @@ from penstock.pipeline.sinks.table.preparation import claim, prepare, table_stor
 from penstock.pipeline.sinks.table.store import TableStore
 from penstock.pipeline.sinks.table.target import TableTarget
 from penstock.pipeline.sinks.table.task_output import TaskOutput
-from tests.postgres_server import PostgresServer, running_postgres
+from penstock.testing.mariadb import MariaDbServer
+from tests.databases import DATABASES, running_mariadb
+from tests.postgres_server import PostgresServer
 
 SCHEMA = StructType([StructField("id", LongType()), StructField("word", StringType())])
 FEW, MANY = 10, 20_000  # in the message; staged
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with running_postgres(tmp_path_factory.mktemp("postgres")) as server:
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
+    with running_mariadb(tmp_path_factory.mktemp("mariadb")) as server:
         yield server
 
 
@@ -81,11 +83,10 @@ class Table:
 NewTable = Callable[..., Table]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def new_table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewTable]:
+@pytest.fixture(params=DATABASES)
+def new_table(request: pytest.FixtureRequest, urls: Callable[[str], str]) -> Iterator[NewTable]:
     name = f"t{uuid4().hex[:10]}"
-    is_sqlite = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/t.db" if is_sqlite else request.getfixturevalue("postgres").url
+    url = urls(request.param)
     targets = []
 
     def create(schema: StructType = SCHEMA, **settings: Any) -> Table:
@@ -209,12 +210,17 @@ ALL_TYPES = {
     "a_decimal": (DecimalType(38, 9), Decimal("12345678901234567890123456789.123456789")),
     'ünï "code"': (StringType(), "name"),
 }
-IN_SQLITE = {
-    "a_boolean": 1,
-    "a_day": "1969-12-31",
-    "an_instant": "2024-02-29T23:59:59.999999",
-    "a_wall_clock": "1900-01-01T00:00:01.000000",
-    "a_decimal": "12345678901234567890123456789.123456789",
+# What a driver reads where it is not the value itself.
+STORED: dict[str, dict[str, Any]] = {
+    "sqlite": {
+        "a_boolean": 1,
+        "a_day": "1969-12-31",
+        "an_instant": "2024-02-29T23:59:59.999999",
+        "a_wall_clock": "1900-01-01T00:00:01.000000",
+        "a_decimal": "12345678901234567890123456789.123456789",
+    },
+    "postgresql": {"a_decimal": "12345678901234567890123456789.123456789"},
+    "mysql": {"a_boolean": 1, "an_instant": datetime(2024, 2, 29, 23, 59, 59, 999_999)},
 }
 
 
@@ -225,10 +231,8 @@ def test_every_type_arrives_as_it_is(new_table: NewTable, mode: str) -> None:
     values = [value for _, value in ALL_TYPES.values()]
     table.store.commit_once([table.stage([(1, *values), (2, *[None] * len(values))])], 0)
     found = in_worker(table.target).query(f"SELECT * FROM {table.target.table} ORDER BY id")
-    if table.target.url.startswith("sqlite:"):
-        values = [IN_SQLITE.get(name, value) for name, (_, value) in ALL_TYPES.items()]
-    else:
-        values[-2] = str(values[-2])  # ADBC reads numeric as text
+    stored = STORED[table.target.url.partition(":")[0]]
+    values = [stored.get(name, value) for name, (_, value) in ALL_TYPES.items()]
     assert found == [(1, *values), (2, *[None] * len(values))]
 
 
@@ -252,19 +256,21 @@ def test_a_zero_byte_in_a_text_is_explained(postgres: PostgresServer) -> None:
 
 
 @pytest.mark.parametrize("step", ["table.before_ledger", "table.before_database_commit", "table.after_database_commit"])
+@pytest.mark.parametrize("name_of_server", ["postgres", "mariadb"])
 def test_a_server_that_dies_in_a_commit(
-    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, step: str, count: int
+    request: pytest.FixtureRequest, name_of_server: str, monkeypatch: pytest.MonkeyPatch, step: str, count: int
 ) -> None:
+    server: PostgresServer | MariaDbServer = request.getfixturevalue(name_of_server)
     name = f"t{uuid4().hex[:10]}"
-    table = Table(TableTarget(url=postgres.url, table=name, mode="append", pipeline=name, run="r"))
+    table = Table(TableTarget(url=server.url, table=name, mode="append", pipeline=name, run="r"))
     outputs = [table.words(count)]
     armed = [step]
 
     def die(reached: str) -> None:
         if reached in armed:
             armed.remove(reached)
-            postgres.kill()
-            postgres.start()
+            server.kill()
+            server.start()
 
     monkeypatch.setattr(crash_points, "reached", die)
     try:
