@@ -168,7 +168,12 @@ def test_an_output_block_follows_a_block_that_runs() -> None:
 def test_every_link_and_image_exists() -> None:
     """Of links to files of ours: the file, and the heading where the link names one."""
     link = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
-    for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/adr/*.md"))]:
+    for page in [
+        *PAGES,
+        *sorted(ROOT.glob("[AC]*.md")),
+        *sorted(ROOT.glob("docs/adr/*.md")),
+        ROOT / "examples/README.md",
+    ]:
         for match in link.finditer(FENCE.sub("", page.read_text(encoding="utf-8"))):
             path, heading = match.groups()
             target = page.parent / path if path else page
