@@ -1,12 +1,11 @@
-"""Appending in two steps: batches are staged one by one, then written together.
+"""Appends in two steps: stages batches one by one, then writes them together.
 
-Owns: giving batches their offsets, deciding where a new segment begins, the one write per segment, and undoing all of
-it when the disk refuses.
-Must never know: where batches come from. The memory behind a staged batch is the caller's and valid until
+Owns: the assignment of offsets, rolling segments, one write per segment, and the rollback after a failed write.
+Must never know: where batches come from. The caller owns the memory of a staged batch and keeps it until
 `write_staged`.
 
 Invariants: `stage` changes nothing that a reader sees. `write_staged` makes all staged batches visible or, if it
-raises, none: then offsets and producer state are what they were before the first of them was staged.
+raises, none: then offsets and producer state are the same as before the first of them was staged.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from penstock.protocol.record_batch import CONTROL_FLAG, BatchHeader, assign
 
 @dataclass(slots=True)
 class _Group:
-    """Staged batches that go into one segment with one write. All but the first group begin a new segment."""
+    """Staged batches for one segment, written at once. Every group but the first begins a new segment."""
 
     base_offset: int
     snapshot: bytes  # the producer state before the first batch
@@ -50,6 +49,7 @@ class LogAppender:
         "_epoch",
         "_groups",
         "_last_offset_max",
+        "_must_truncate_tail",
         "_next_offset",
         "_prepared",
         "_roll_after_ms",
@@ -57,7 +57,6 @@ class LogAppender:
         "_segment_end",
         "_staged_epochs",
         "_state",
-        "_tail_must_be_cut",
         "_time_lookup",
         "directory_changed",
         "epochs_changed",
@@ -73,14 +72,14 @@ class LogAppender:
         self._time_lookup = time_lookup
         self.producers = producers
         self.snapshots = snapshots
-        self.must_roll = False  # the active segment takes no more batches, whatever its size
-        self.directory_changed = True  # a name in the directory may not be on the disk yet
-        self.epochs_changed = False  # likewise the leader epoch checkpoint
-        self._tail_must_be_cut = False  # a failed write left bytes behind the end of the active segment
+        self.must_roll = False  # the active segment accepts no more batches, whatever its size
+        self.directory_changed = True  # the directory has names that may not be synced yet
+        self.epochs_changed = False  # the leader epoch checkpoint may not be synced yet
+        self._must_truncate_tail = False  # a failed write left bytes after the end of the active segment
         self.reset()
 
     def reset(self) -> None:
-        """Starts over from what is in the log."""
+        """Discards staged state and starts from the end of the log."""
         self._buffers: list[memoryview] = []
         self._batches: list[tuple[int, int, int]] = []
         self._groups = [_Group(-1, b"", self._buffers, self._batches)]
@@ -99,7 +98,7 @@ class LogAppender:
         return bool(self._buffers)
 
     def stage(self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> int:
-        """Gives the batch the next offsets, in place, and remembers it for `write_staged`. Returns its base offset."""
+        """Assigns the next offsets to the batch, in place, and stages it. Returns its base offset."""
         if not self._prepared:
             self._prepare(header, now_ms)
         size = len(batch)
@@ -135,13 +134,13 @@ class LogAppender:
             self.producers.stage_marker(header, marker, base_offset, now_ms)
 
     def write_staged(self) -> None:
-        """Writes everything that was staged. On OSError nothing of it is in the log."""
+        """Writes all staged batches. After an OSError none of them is in the log."""
         buffers = self._buffers
         if not buffers:
             return
         state = self._state
         try:
-            if len(self._groups) > 1 or self._staged_epochs or self._tail_must_be_cut:
+            if len(self._groups) > 1 or self._staged_epochs or self._must_truncate_tail:
                 self._write_groups()
             else:
                 segment = state.segments[-1]
@@ -151,13 +150,13 @@ class LogAppender:
                 self._batches.clear()
                 buffers.clear()
         except OSError:
-            self._give_up()
+            self._roll_back()
             raise
         self.producers.commit()
         state.log_end_offset = self._next_offset
 
     def _prepare(self, header: BatchHeader, now_ms: int) -> None:
-        """Before the first append since opening or since a failure: what the active segment will take."""
+        """Before the first append after opening or a failure: determines the limits of the active segment."""
         state = self._state
         segment = state.active
         self._time_lookup.max_timestamp_of(len(state.segments) - 1)
@@ -181,9 +180,9 @@ class LogAppender:
         self._prepared = True
 
     def _set_limits(self, base_offset: int, first_timestamp: int, now_ms: int) -> None:
-        """How far the segment that begins with `base_offset` may grow, in bytes, offsets and time.
+        """Sets the limits of the segment that begins at `base_offset`, in bytes, offsets and time.
 
-        As in Kafka, its age is measured by the timestamps of its batches, and by the clock only if they have none.
+        As in Kafka, its age is measured by the timestamps of its batches, or by the clock if they have none.
         """
         config = self._state.config
         self._segment_bytes = config.segment_bytes
@@ -191,7 +190,7 @@ class LogAppender:
         self._by_batch_time = first_timestamp >= 0
         self._roll_after_ms = (first_timestamp if self._by_batch_time else now_ms) + config.segment_ms
         if config.segment_jitter_ms:
-            # Spread over the segments of a broker, and the same for one segment whenever it is asked.
+            # Different for each segment of a broker, and always the same for one segment.
             place = f"{self._state.directory}/{base_offset}".encode()
             self._roll_after_ms -= crc32c(place) % min(config.segment_jitter_ms, config.segment_ms)
 
@@ -200,7 +199,7 @@ class LogAppender:
             self._segment_bytes = 0
 
     def _stage_roll(self, base_offset: int, timestamp: int, now_ms: int) -> None:
-        """Lets the next batch begin a new segment."""
+        """Starts a new segment with the next batch."""
         group = _Group(base_offset, encode_snapshot(self.producers))
         self._groups.append(group)
         self._buffers = group.buffers
@@ -208,15 +207,15 @@ class LogAppender:
         self._set_limits(base_offset, timestamp, now_ms)
 
     def _write_groups(self) -> None:
-        """The way of a write that also rolls, begins a leader epoch, or has to clean up after a failed one."""
+        """A write that also rolls, begins a leader epoch, or cleans up after a failed write."""
         state = self._state
         active = state.active
-        if self._tail_must_be_cut:
+        if self._must_truncate_tail:
             active.file.truncate(active.size)
-            self._tail_must_be_cut = False
+            self._must_truncate_tail = False
         epochs = state.epochs
         if self._staged_epochs:
-            # Before the batches, so that after a kill the checkpoint can vouch for their epoch.
+            # Before the batches, so that after a crash the checkpoint confirms their epoch.
             epochs = LeaderEpochs(state.epochs.entries + self._staged_epochs)
             state.fs.write_file(state.epoch_checkpoint_path, epochs.encode(), sync=False)
             self.epochs_changed = True
@@ -233,7 +232,7 @@ class LogAppender:
             for segment in created:
                 segment.remove()
             raise
-        # From here on nothing can fail any more that would take the batches back.
+        # From here on, no failure can undo the write.
         state.epochs = epochs
         grew = bool(first.buffers) and active.note_append(first.batches, state.config.index_interval_bytes)
         for segment, group in zip(created, rest, strict=True):
@@ -258,16 +257,16 @@ class LogAppender:
             segment.save_indexes()
             segment.release()
         except OSError:
-            # The batches are safe. The indexes stay in memory; `close` tries again, and whoever opens the log without
-            # them builds them anew.
+            # The batches are written. The indexes stay in memory: `close` tries again, and recovery rebuilds missing
+            # ones.
             return
 
-    def _give_up(self) -> None:
-        """Forgets everything staged, and takes the bytes of the failed write off the file."""
+    def _roll_back(self) -> None:
+        """Discards all staged batches and truncates the bytes of the failed write."""
         segment = self._state.active
         try:
             segment.file.truncate(segment.size)
         except OSError:
-            self._tail_must_be_cut = True
+            self._must_truncate_tail = True
         self.producers.rollback()
         self.reset()

@@ -1,10 +1,10 @@
-"""Walking from batch to batch in a log file, with and without checking them.
+"""Iterates over the batches of a log file, with or without verifying them.
 
-Owns: what makes a stored batch believable, on its own and as the successor of the one before it; reading in windows, so
-that neither a header per system call nor a damaged length can make it slow or big.
-Must never know: segments, indexes, what is done about a bad batch (`resumption.py` finds the good ones behind it).
+Owns: the checks of a stored batch, on its own and as the successor of the previous one; reading in windows, which
+bounds time and memory even if a length is damaged.
+Must never know: segments, indexes, how a bad batch is handled (`resumption.py` finds the next good one).
 
-Invariant: `checked_batches` yields only batches whose bytes are whole, whose CRC32C holds and whose offsets follow on.
+Invariant: `checked_batches` yields only complete batches with a valid CRC32C and consecutive offsets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crc32c import crc32c
 from penstock.log.filesystem import File
 from penstock.protocol.record_batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC_V2, BatchHeader, parse_header
 
-MIN_BATCH_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD  # what the length field of an empty batch says
+MIN_BATCH_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD  # the length field of an empty batch
 MAX_OFFSET: Final = (1 << 63) - 1
 
 _CHECK_WINDOW_BYTES: Final = 256 << 10
@@ -30,7 +30,7 @@ _unpack_walked_fields = WALKED_FIELDS.unpack_from
 
 
 class BatchAnomaly(Exception):
-    """The bytes at `position` are not the batch that must be there, or an index says otherwise than the log."""
+    """The bytes at `position` are not the expected batch, or an index contradicts the log."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -39,32 +39,32 @@ class BatchAnomaly(Exception):
 
 
 def header_flaw(header: BatchHeader, room: int, contiguous: bool) -> str | None:
-    """What is wrong with a header on its own, given that `room` bytes are left for its batch; None if nothing is."""
+    """Why a header is invalid on its own, with `room` bytes left for its batch; None if it is valid."""
     if header.magic != MAGIC_V2:
         return f"the magic byte is {header.magic}, not {MAGIC_V2}"
     if header.batch_length < MIN_BATCH_LENGTH:
         return f"the batch length is {header.batch_length}"
     if header.size > room:
-        return f"the batch says that it is {header.size} bytes long, {room} are there"
+        return f"the batch length is {header.size} bytes, but {room} are left"
     delta = header.last_offset_delta
     count = header.records_count
     if delta < 0 or not (count == delta + 1 if contiguous else 0 <= count <= delta + 1):
-        return f"{count} records do not fit a last offset delta of {delta}"
+        return f"{count} records do not match a last offset delta of {delta}"
     if not 0 <= header.base_offset <= MAX_OFFSET - delta - 1:
         return f"the base offset is {header.base_offset}"
     return None
 
 
 def chain_flaw(header: BatchHeader, expected_offset: int, contiguous: bool) -> str | None:
-    """What is wrong with a header as the successor of a batch that ended before `expected_offset`."""
+    """Why a header is invalid as the successor of a batch that ended before `expected_offset`; None if it is valid."""
     base_offset = header.base_offset
     if base_offset == expected_offset or (base_offset > expected_offset and not contiguous):
         return None
-    return f"the base offset is {base_offset} where {expected_offset} must follow"
+    return f"the base offset is {base_offset} instead of {expected_offset}"
 
 
 def crc_in_file(file: File, position: int, header: BatchHeader) -> bool:
-    """Whether the batch at `position` has the CRC of its header; reads it in windows, whatever length it claims."""
+    """Whether the CRC of the batch at `position` matches its header; reads in windows, whatever its length is."""
     crc = 0
     at = position + CRC_START
     end = position + header.size
@@ -80,9 +80,9 @@ def crc_in_file(file: File, position: int, header: BatchHeader) -> bool:
 def checked_batches(
     file: File, position: int, limit: int, expected_offset: int | None, contiguous: bool
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yields position and header of every batch in [position, limit), each verified; BatchAnomaly at the first bad one.
+    """Yields position and header of every batch in [position, limit), verified; raises BatchAnomaly at a bad one.
 
-    `expected_offset` is where the first batch must begin; None if the caller has another witness for it.
+    `expected_offset` is the base offset of the first batch; None if the caller checks it.
     """
     window = memoryview(b"")
     window_start = position
@@ -106,14 +106,14 @@ def checked_batches(
         else:
             crc_holds = crc_in_file(file, position, header)
         if not crc_holds:
-            raise BatchAnomaly(position, "the CRC32C does not hold")
+            raise BatchAnomaly(position, "the CRC32C does not match")
         yield position, header
         position += header.size
         expected_offset = header.end_offset
 
 
 def headers(file: File, position: int, limit: int, contiguous: bool) -> Iterator[tuple[int, BatchHeader]]:
-    """Like `checked_batches`, but believes the headers: no CRC is computed."""
+    """Like `checked_batches`, but checks only the headers, not the CRC."""
     window = b""
     window_start = position
     window_bytes = _WALK_WINDOW_BYTES
@@ -141,10 +141,10 @@ def headers(file: File, position: int, limit: int, contiguous: bool) -> Iterator
 def find_batch(
     file: File, position: int, limit: int, offset: int, witness: int | None
 ) -> tuple[int, BatchHeader] | None:
-    """The first batch in [position, limit) that ends with or after `offset`; None if all of them end before it.
+    """The first batch in [position, limit) that ends at or after `offset`; None if all of them end before it.
 
-    This is every read's walk from an index entry to its batch: over trusted bytes, four fields of each header.
-    `witness` is the last offset of the first batch, if an index named one.
+    Every read walks from an index entry to its batch this way: over verified bytes, with four fields per header.
+    `witness` is the last offset of the first batch according to the index, if there is an entry.
     """
     window_bytes = _WALK_WINDOW_BYTES
     while position < limit:
@@ -154,11 +154,13 @@ def find_batch(
         while at <= last:
             base_offset, length, magic, last_offset_delta = _unpack_walked_fields(window, at)
             if magic != MAGIC_V2 or length < MIN_BATCH_LENGTH:
-                raise BatchAnomaly(position + at, "no batch begins where the one before it ends")
+                raise BatchAnomaly(position + at, "no batch begins at the end of the previous one")
             last_offset = base_offset + last_offset_delta
             if witness is not None:
                 if last_offset != witness:
-                    raise BatchAnomaly(position + at, f"the batch ends with {last_offset}, its index says {witness}")
+                    raise BatchAnomaly(
+                        position + at, f"the last offset of the batch is {last_offset}, the index has {witness}"
+                    )
                 witness = None
             if last_offset >= offset:
                 return position + at, parse_header(window, at)

@@ -1,6 +1,6 @@
-"""The small text files beside the logs, in Kafka's formats.
+"""Small text files of a data directory, in Kafka's formats.
 
-Owns: `topic partition offset` checkpoints of a data directory, and `partition.metadata` of a partition.
+Owns: the `topic partition offset` checkpoints of a data directory, and `partition.metadata` of a partition.
 Must never know: what the offsets mean.
 """
 
@@ -26,7 +26,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(content: bytes) -> dict[TopicPartition, int] | None:
-    """None if this is not a whole checkpoint."""
+    """None if this is not a complete checkpoint."""
     try:
         version, count, *lines = content.decode().split("\n")
         rows = [line.split(" ") for line in lines[:-1]]
@@ -42,7 +42,7 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def decode_partition_metadata(content: bytes) -> bytes | None:
-    """The topic id; None if the text is not what it must be."""
+    """The topic id; None if the content is invalid."""
     try:
         version, topic_id, end = content.decode().split("\n")
         if version != f"version: {_VERSION}" or not topic_id.startswith("topic_id: ") or end:

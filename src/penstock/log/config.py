@@ -1,4 +1,4 @@
-"""The settings of one partition's log, already parsed. Names are Kafka's topic settings with underscores."""
+"""The parsed settings of one partition's log. Names are Kafka's topic settings with underscores."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
-    flush_messages: int = (
-        NEVER  # how often to flush is the broker's to decide; the log only keeps the setting with the rest
-    )
+    flush_messages: int = NEVER  # the broker decides when to flush; the log only carries the setting
     flush_ms: int = NEVER
-    contiguous_offsets: bool = True  # False once compaction may have taken records out
+    contiguous_offsets: bool = True  # False if compaction may have removed records
     producer_id_expiration_ms: int = 24 * 3600 * 1000

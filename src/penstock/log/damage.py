@@ -1,4 +1,4 @@
-"""What the log found wrong on disk, in a form that can be shown to an operator."""
+"""Damage that the log found on disk, as reported to the operator."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """`length` bytes from `position` of `file` cannot be trusted.
+    """`length` bytes from `position` of `file` are invalid.
 
-    `removed` is true for a torn tail, which was cut off: those bytes were never flushed, so nobody was promised them.
-    Everything else stays on disk as it was found. A file that is derived from the log (an index, a snapshot, a
-    checkpoint) is built anew, and its damage costs nothing but the time that took.
+    `removed` is true for a torn tail, which was truncated: its bytes were never flushed, so no durability was promised
+    for them. Everything else stays on disk unchanged. Files that are derived from the log (indexes, snapshots,
+    checkpoints) are rebuilt, and their damage loses no data.
     """
 
     file: str

@@ -1,10 +1,9 @@
-"""Looking at every byte of a segment: after a crash, and when a read met something that cannot be right.
+"""Examines every byte of a segment: after a crash, and when a read finds an inconsistency.
 
-Owns: telling good batches from damage, and everything that is derived from the batches on the way (indexes, newest
-timestamp, runs of leader epochs).
-Must never know: what is done about damage. A torn tail is cut by `recovery.py`, which knows what had been flushed.
+Owns: telling good batches from damage, and what is derived from the batches (indexes, max timestamp, leader epochs).
+Must never know: how damage is handled. `recovery.py` truncates torn tails, because it knows what was flushed.
 
-Invariant: nothing in a file is ever changed here.
+Invariant: an examination changes no file.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from penstock.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD, NO_TIMEST
 
 @dataclass(slots=True)
 class Examination:
-    """What a segment really holds."""
+    """The verified content of a segment."""
 
-    end_offset: int  # behind the last good batch
-    good_end: int = 0  # the position behind the last good batch
+    end_offset: int  # after the last good batch
+    good_end: int = 0  # the position after the last good batch
     offset_index: OffsetIndex = field(default_factory=OffsetIndex)
     time_index: TimeIndex = field(default_factory=TimeIndex)
     bytes_since_index_entry: int = 0
     max_timestamp: int = NO_TIMESTAMP
     max_timestamp_offset: int = 0
     damage: list[DamagedRegion] = field(default_factory=list)
-    bad_tail: BatchAnomaly | None = None  # bytes at the end behind which no good batch follows
-    unvouched: Resumption | None = None  # a good batch in those bytes, whose offsets nothing confirms
+    bad_tail: BatchAnomaly | None = None  # bytes at the end without a good batch after them
+    unconfirmed: Resumption | None = None  # a good batch in those bytes, whose offsets are unconfirmed
     runs: list[EpochRun] = field(default_factory=list)
 
 
@@ -46,9 +45,9 @@ def examine(
     *,
     may_be_torn_from: int = MAX_OFFSET,
 ) -> Examination:
-    """Verifies the whole segment. `upper_offset` is where the next segment begins, None for the last one.
+    """Verifies the whole segment. `upper_offset` is the base offset of the next segment, None for the last one.
 
-    From the offset `may_be_torn_from` on, the last process may have died in the middle of a write.
+    From the offset `may_be_torn_from` on, a crash may have interrupted a write.
     """
     contiguous = config.contiguous_offsets
     file, limit = segment.file, segment.size
@@ -60,16 +59,16 @@ def examine(
         try:
             for at, header in checked_batches(file, position, limit, found.end_offset, contiguous):
                 if header.end_offset > highest_offset:
-                    raise BatchAnomaly(at, f"the batch reaches into the next segment, which begins at {highest_offset}")
+                    raise BatchAnomaly(at, f"the batch overlaps the next segment, which begins at {highest_offset}")
                 position = at + header.size
-                _take_in(found, segment.base_offset, at, header, config, epochs)
+                _add_batch(found, segment.base_offset, at, header, config, epochs)
         except BatchAnomaly as anomaly:
             position = anomaly.position
             may_be_torn = found.end_offset >= may_be_torn_from
             following = find_resumption(stretch, position, found.end_offset, may_be_torn=may_be_torn)
-            if following is None or not following.vouched:
+            if following is None or not following.confirmed:
                 found.bad_tail = anomaly
-                found.unvouched = following
+                found.unconfirmed = following
                 break
             resume_offset = following.header.base_offset
             found.damage.append(
@@ -81,7 +80,7 @@ def examine(
 
 
 def adopt(segment: Segment, found: Examination) -> None:
-    """Makes the segment believe the examination rather than its files."""
+    """Replaces the segment's state by the result of its examination."""
     segment.adopt_indexes(found.offset_index, found.time_index)
     segment.bytes_since_index_entry = found.bytes_since_index_entry
     segment.max_timestamp = found.max_timestamp
@@ -91,11 +90,11 @@ def adopt(segment: Segment, found: Examination) -> None:
     segment.examined = True
     segment.unverified_end = 0
     segment.verified.clear()
-    segment.forget_tail()
+    segment.reset_tail()
 
 
 def header_runs(segment: Segment, config: LogConfig, epochs: LeaderEpochs) -> list[EpochRun]:
-    """The runs of leader epochs by headers alone; BatchAnomaly if they cannot be followed to the end."""
+    """The runs of leader epochs, by headers alone; raises BatchAnomaly if the headers are inconsistent."""
     runs: list[EpochRun] = []
     for at, header in headers(segment.file, 0, segment.size, config.contiguous_offsets):
         _extend_runs(runs, at, header, epochs)
@@ -103,18 +102,18 @@ def header_runs(segment: Segment, config: LogConfig, epochs: LeaderEpochs) -> li
 
 
 def mark_wrong_epochs(found: Examination, epochs: LeaderEpochs) -> None:
-    """Batches whose epoch is not the one of their time are damaged, although their CRC cannot tell."""
+    """Marks batches with a wrong leader epoch as damaged; their CRC does not cover it."""
     for run in found.runs:
         if epochs.epoch_at(run.first_offset) != run.epoch:
-            reason = f"the leader epoch is {run.epoch} where {epochs.epoch_at(run.first_offset)} was leading"
+            reason = f"the leader epoch is {run.epoch} instead of {epochs.epoch_at(run.first_offset)}"
             found.damage.append(DamagedRegion(run.start, run.end, run.first_offset, run.end_offset, reason))
     found.damage.sort(key=lambda region: region.start)
 
 
 def is_torn(file: File, position: int, limit: int) -> bool:
-    """Whether the bytes from `position` are the beginning of a batch whose end is missing, rather than a damaged batch.
+    """Whether the bytes from `position` are an incomplete batch rather than a damaged one.
 
-    A batch whose length was damaged also seems to end behind the file; its CRC tells, taken up to the end of the file.
+    A batch with a damaged length also seems to end beyond the file; then its CRC matches the bytes up to the end.
     """
     if limit - position < HEADER_BYTES:
         return True
@@ -124,10 +123,10 @@ def is_torn(file: File, position: int, limit: int) -> bool:
     return not crc_in_file(file, position, header._replace(batch_length=limit - position - LOG_OVERHEAD))
 
 
-def _take_in(
+def _add_batch(
     found: Examination, base_offset: int, position: int, header: BatchHeader, config: LogConfig, epochs: LeaderEpochs
 ) -> None:
-    """The bookkeeping of `Segment.note_append`, for a batch that was there already."""
+    """The bookkeeping of `Segment.note_append`, for an existing batch."""
     last_offset = header.end_offset - 1
     if header.max_timestamp > found.max_timestamp:
         found.max_timestamp = header.max_timestamp
@@ -158,7 +157,7 @@ def _extend_runs(runs: list[EpochRun], position: int, header: BatchHeader, epoch
 
 
 def _close_gap_to_next_segment(found: Examination, limit: int, upper_offset: int | None, contiguous: bool) -> None:
-    """Every offset up to the next segment must be accounted for: by batches, or as damage."""
+    """Every offset up to the next segment must be in a batch or in a damaged region."""
     if upper_offset is None or (found.bad_tail is None and (found.end_offset == upper_offset or not contiguous)):
         return
     if found.bad_tail is not None:

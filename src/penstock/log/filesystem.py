@@ -1,11 +1,10 @@
-"""The few calls on files that the log needs, as a Protocol, and the real one behind it.
+"""The file operations of the log, as a Protocol, and their implementation on the operating system.
 
-Owns: how bytes reach a disk and come back. Tests have another implementation, in memory, that fails
-on demand.
+Tests have another implementation, in memory, that fails on demand.
 Must never know: segments, offsets, batches.
 
-Invariant: a `File` stays readable for as long as somebody holds it, even after its name was removed. A response that is
-still being sent holds the file of its slice; the descriptor closes when the last reference goes away.
+Invariant: a `File` stays readable while it is referenced, even after its name was removed. A response that is being
+sent references the file of its slice; the descriptor closes with the last reference.
 """
 
 from __future__ import annotations
@@ -17,37 +16,37 @@ from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
-TEMPORARY_SUFFIX: Final = ".tmp"  # a file of this name is half written and means nothing
+TEMPORARY_SUFFIX: Final = ".tmp"  # such a file is incomplete and is ignored
 FILE_NAME_BYTES_MAX: Final = 255
 IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 
-# fdatasync leaves out the timestamps of a file, never its length. macOS has only fsync.
+# fdatasync omits the timestamps of a file, never its length. macOS has only fsync.
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 class File(Protocol):
-    """An open file. Positions are absolute; there is no cursor to share."""
+    """An open file. Positions are absolute; there is no shared cursor."""
 
     @property
     def fd(self) -> int:
-        """The operating system's descriptor, for sendfile; -1 where there is none."""
+        """The file descriptor, for sendfile; -1 if there is none."""
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
-        """Writes buffers back to back and says how many bytes went out, which may be fewer than were given."""
+        """Writes the buffers one after another and returns the number of written bytes, which may be fewer."""
 
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Returns when the file's bytes and its length are on the disk."""
+        """Returns when the file's content and length are on disk."""
 
 
 class FileSystem(Protocol):
-    """Names are plain strings with forward slashes. Whatever goes wrong is an OSError."""
+    """Paths are strings with forward slashes. All errors are OSErrors."""
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
@@ -56,27 +55,27 @@ class FileSystem(Protocol):
     def read_file(self, path: str) -> bytes: ...
 
     def write_file(self, path: str, content: Buffer, *, sync: bool) -> None:
-        """Replaces a small file as a whole: a reader sees the old content or the new. With `sync`, so does a crash."""
+        """Replaces a small file atomically for readers; with `sync`, also across a crash."""
 
     def list_directory(self, path: str) -> list[str]: ...
 
     def make_directory(self, path: str) -> None:
-        """Makes the directory and its parents; one that is there already is fine."""
+        """Creates the directory and its parents if they do not exist."""
 
     def remove_file(self, path: str) -> None: ...
 
     def remove_directory(self, path: str) -> None:
-        """Removes the directory with everything in it."""
+        """Removes the directory and its contents."""
 
     def rename(self, source: str, target: str) -> None: ...
 
     def sync_directory(self, path: str) -> None:
-        """Returns when the names in this directory are on the disk."""
+        """Returns when the names in this directory are on disk."""
 
     def lock(self, path: str) -> File:
-        """Takes the lock that this file stands for; BlockingIOError if another process has it.
+        """Locks the file; raises BlockingIOError if another process has locked it.
 
-        The lock is given back when the returned file goes away.
+        The lock is released with the last reference to the returned file.
         """
 
 
@@ -173,17 +172,17 @@ class RealFileSystem:
 
 
 def write_fully(file: File, buffers: Sequence[Buffer], size: int, position: int) -> None:
-    """Writes all of the buffers (`size` bytes) or raises OSError; on an error some of them may be in the file."""
+    """Writes all buffers (`size` bytes) or raises OSError; after an error some bytes may be in the file."""
     if len(buffers) <= IOV_MAX and file.pwritev(buffers, position) == size:
         return
     rest: list[Buffer] = list(buffers)
     end = position + size
     first = 0
-    # The first call above may have written a prefix; writing it again is simpler than working out where it ended.
+    # The call above may have written a prefix; writing it again is simpler than finding out where it ended.
     while position < end:
         written = file.pwritev(rest[first : first + IOV_MAX], position)
         if written == 0:
-            raise OSError(f"the file took no bytes at position {position}, {end - position} were left to write")
+            raise OSError(f"no bytes could be written at position {position}; {end - position} are left")
         position += written
         while written:
             length = len(rest[first])

@@ -1,9 +1,9 @@
 """Group commit: one fsync for everything that was appended before it began.
 
-The log hands out a ticket, some other thread syncs it while appends go on, and the log takes it back. The ticket
-touches only its own list of open files and names, so it needs no lock. Indexes and snapshots are not synced: whoever
-opens the log notices that they are missing or stale and builds them anew. Transaction indexes are, with what vouches
-for them, because nothing else would tell that one was lost.
+The log issues a ticket, another thread syncs it while appends continue, and the log completes it. The ticket uses only
+its own list of open files and names, so it needs no lock. Indexes and snapshots are not synced: recovery detects that
+they are missing or stale and rebuilds them. Transaction indexes and their checkpoint are synced, because their loss
+would go unnoticed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from penstock.log.filesystem import File, FileSystem
 
 @dataclass(frozen=True, slots=True)
 class FlushTicket:
-    """Once `sync` returned, every offset below `end_offset` survives a power failure."""
+    """After `sync` returns, every offset below `end_offset` survives a power failure."""
 
     end_offset: int
     files: Sequence[File]
     small_files: Sequence[tuple[str, bytes]]
-    directory: str | None  # set if a name in it is new; writing a small file there syncs it as well
+    directory: str | None  # set if it has new names; writing a small file syncs it as well
     fs: FileSystem
 
     def sync(self) -> None:
-        """May run in any thread. An OSError means that nothing is known about what reached the disk."""
+        """May run in any thread. After an OSError it is unknown what reached the disk."""
         for file in self.files:
             file.sync()
         for path, content in self.small_files:

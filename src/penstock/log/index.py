@@ -1,9 +1,9 @@
 """The two sparse indexes of a segment, in memory as machine arrays and on disk in Kafka's format.
 
-Owns: the entries, their order, their bytes. An offset index entry says "the batch at this position ends with this
-offset" (8 bytes); a time index entry says "up to and with this offset, no batch is newer than this timestamp" (12).
-Offsets are relative to the segment's base offset.
-Must never know: files, or whether an entry agrees with the log. That is `segment.py`'s to check.
+Owns: the entries, their order and format. An offset index entry (8 bytes) means "the batch at this position ends with
+this offset"; a time index entry (12 bytes) means "no batch up to this offset is newer than this timestamp". Offsets are
+relative to the segment's base offset.
+Must never know: files, or whether an entry matches the log; `segment.py` checks that.
 
 Invariant: entries are strictly increasing, so a lookup is one bisection at C speed.
 """
@@ -42,15 +42,15 @@ class OffsetIndex:
         self.positions.append(position)
 
     def last_at_or_before(self, relative_offset: int) -> int:
-        """The number of the last entry whose offset is not above the given one; -1 if there is none."""
+        """The number of the last entry at or before the offset; -1 if there is none."""
         return bisect_right(self.offsets, relative_offset) - 1
 
-    def first_at_or_behind(self, position: int) -> int:
-        """The number of the first entry whose batch does not begin before `position`."""
+    def first_at_or_after(self, position: int) -> int:
+        """The number of the first entry whose batch begins at or after `position`."""
         return bisect_left(self.positions, position)
 
     def truncate(self, position: int) -> None:
-        """Forgets the entries of batches that start at or after `position`."""
+        """Removes the entries of batches that start at or after `position`."""
         keep = bisect_left(self.positions, position)
         del self.offsets[keep:]
         del self.positions[keep:]
@@ -63,7 +63,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, content: bytes, log_bytes: int) -> OffsetIndex | None:
-        """None if these bytes cannot be the index of a log file of `log_bytes`."""
+        """None if the content is not a valid index of a log file of `log_bytes`."""
         if len(content) % OFFSET_ENTRY_BYTES:
             return None
         words = _from_big_endian(content)
@@ -97,11 +97,11 @@ class TimeIndex:
             self.offsets.append(relative_offset)
 
     def last_before(self, timestamp: int) -> int:
-        """The number of the last entry that is older than `timestamp`; -1 if there is none."""
+        """The number of the last entry before `timestamp`; -1 if there is none."""
         return bisect_left(self.timestamps, timestamp) - 1
 
     def truncate(self, relative_offset: int) -> None:
-        """Forgets the entries of batches that end at or after `relative_offset`."""
+        """Removes the entries of batches that end at or after `relative_offset`."""
         keep = bisect_left(self.offsets, relative_offset)
         del self.timestamps[keep:]
         del self.offsets[keep:]
@@ -116,7 +116,7 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, content: bytes) -> TimeIndex | None:
-        """None if these bytes cannot be a time index."""
+        """None if the content is not a valid time index."""
         if len(content) % TIME_ENTRY_BYTES:
             return None
         words = _from_big_endian(content)

@@ -1,7 +1,7 @@
-"""Which leader epoch wrote which offsets (KIP-101, KIP-320), and the checkpoint file that remembers it.
+"""The leader epochs of a log and their start offsets (KIP-101, KIP-320), and their checkpoint file.
 
-Owns: the entries (epoch, start offset), their file's text, and the judgement when file and batches disagree.
-Must never know: replicas, elections; it is told an epoch with every append.
+Owns: the entries (epoch, start offset), the file format, and the resolution of conflicts between file and batches.
+Must never know: replicas, elections; every append passes its epoch.
 
 Invariant: epochs and start offsets are both strictly increasing.
 """
@@ -24,7 +24,7 @@ _VERSION: Final = 0
 
 @dataclass(slots=True)
 class EpochRun:
-    """Batches in a row that carry one epoch, and for which the checkpoint names one epoch (perhaps another)."""
+    """Consecutive batches of one epoch for which the checkpoint has one epoch, possibly a different one."""
 
     epoch: int
     checkpoint_epoch: int
@@ -53,7 +53,7 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """From `start_offset` on, batches are of `epoch`. What was known of this offset and behind it is replaced."""
+        """Batches from `start_offset` on have this epoch. Entries at and after this offset are replaced."""
         self.truncate(start_offset)
         while self._epochs and self._epochs[-1] >= epoch:
             if self._epochs[-1] == epoch:
@@ -83,7 +83,7 @@ class LeaderEpochs:
         return self._epochs[at - 1], self._starts[at]
 
     def truncate(self, end_offset: int) -> bool:
-        """Forgets what began at or after `end_offset`; says whether there was anything."""
+        """Removes entries at and after `end_offset`; returns whether there were any."""
         keep = len(self._starts)
         while keep and self._starts[keep - 1] >= end_offset:
             keep -= 1
@@ -93,7 +93,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_start(self, start_offset: int) -> bool:
-        """Forgets the epochs that ended before `start_offset`; the one that holds it now begins there."""
+        """Removes epochs that ended before `start_offset`; the epoch of this offset now begins there."""
         at = bisect_right(self._starts, start_offset) - 1
         if at < 0 or (at == 0 and self._starts[0] == start_offset):
             return False
@@ -109,7 +109,7 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, content: bytes) -> LeaderEpochs | None:
-        """None if the text is not exactly what `encode` would have written for these entries."""
+        """None unless the content is exactly what `encode` writes for its entries."""
         try:
             lines = content.decode("ascii").split("\n")
             pairs = [(int(epoch), int(start_offset)) for epoch, start_offset in map(str.split, lines[2:-1])]
@@ -123,17 +123,17 @@ class LeaderEpochs:
         return decoded if ordered and in_range and decoded.encode() == content else None
 
 
-def settle(
+def resolve(
     checkpoint: LeaderEpochs | None, runs: list[EpochRun], log_end_offset: int, *, trust_single_batches: bool
 ) -> LeaderEpochs:
-    """The epochs that the log's batches and its checkpoint agree on best.
+    """The most plausible epochs, given the log's batches and its checkpoint.
 
-    The epoch of a batch lies outside its CRC and the checkpoint has no checksum, so either may be wrong. One batch that
-    contradicts the checkpoint is a damaged batch; two in a row that agree with each other are a damaged checkpoint.
-    Without a checkpoint, a single batch that breaks the order of its neighbours is a damaged one. If there had been a
-    checkpoint and it was damaged, other things may be as well: then a single batch is not believed at all.
+    The epoch of a batch is outside its CRC and the checkpoint has no checksum, so either may be wrong. A single batch
+    that contradicts the checkpoint is damaged; two consecutive batches with the same epoch mean that the checkpoint is
+    damaged. Without a checkpoint, a single batch out of order is damaged. If the checkpoint itself was damaged, other
+    data may be too: then single batches are ignored.
     """
-    settled = LeaderEpochs()
+    resolved = LeaderEpochs()
     runs = _joined(runs)
     for number, run in enumerate(runs):
         epoch = run.epoch
@@ -143,15 +143,15 @@ def settle(
                 epoch = run.checkpoint_epoch
             elif following < epoch or not (trust_single_batches or len(runs) == 1):
                 continue
-        if epoch > settled.latest:
-            settled.assign(epoch, run.first_offset)
-    if checkpoint is not None and checkpoint.latest > settled.latest and checkpoint.entries[-1][1] == log_end_offset:
-        settled.assign(checkpoint.latest, log_end_offset)  # a leader was elected and wrote nothing yet
-    return settled
+        if epoch > resolved.latest:
+            resolved.assign(epoch, run.first_offset)
+    if checkpoint is not None and checkpoint.latest > resolved.latest and checkpoint.entries[-1][1] == log_end_offset:
+        resolved.assign(checkpoint.latest, log_end_offset)  # a leader was elected and has not written yet
+    return resolved
 
 
 def _joined(runs: list[EpochRun]) -> list[EpochRun]:
-    """The runs of the whole log: one that a segment's end or damage only interrupted counts as one."""
+    """The runs of the whole log: merges runs that were interrupted only by the end of a segment or by damage."""
     joined: list[EpochRun] = []
     for run in runs:
         last = joined[-1] if joined else None

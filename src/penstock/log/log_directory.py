@@ -1,11 +1,11 @@
-"""A broker's data directory: the logs in it, and the files that speak of all of them.
+"""A broker's data directory: its logs, and the files that cover all of them.
 
-Owns: the lock that keeps a second broker out, the marker of a clean shutdown, the offset checkpoints, directories of
-deleted partitions.
-Must never know: topics beyond their names; what configuration a log has is asked of the caller.
+Owns: the lock against a second broker, the clean-shutdown marker, the offset checkpoints, directories of deleted
+partitions.
+Must never know: topics beyond their names; the caller provides the configuration of each log.
 
-Invariants: the clean-shutdown marker is there only while no broker runs, and only if every log was closed. Once open
-returned, whatever had been deleted is gone from the disk.
+Invariants: the clean-shutdown marker exists only while no broker runs, and only if every log was closed. After `open`,
+the files of deleted partitions are removed.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class LogDirectory:
         """Use `open`."""
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}  # as the checkpoint had them
+        self.high_watermarks: dict[TopicPartition, int] = {}  # from the checkpoint
         self.was_clean = False
-        self._checkpointed: set[TopicPartition] = set()  # those that a checkpoint on the disk may speak of
+        self._checkpointed: set[TopicPartition] = set()  # partitions that may be in a checkpoint on disk
         self._fs = fs
         self._caches = caches
         self._report_damage = report_damage
@@ -85,7 +85,7 @@ class LogDirectory:
         report_damage: ReportDamage,
         caches: SegmentCaches | None = None,
     ) -> LogDirectory:
-        """Takes the directory (made if it is missing) and opens every log in it."""
+        """Locks the directory, creates it if it is missing, and opens every log in it."""
         directory = cls(path, fs, caches or SegmentCaches(), report_damage)
         fs.make_directory(path)
         directory._take_lock()
@@ -96,7 +96,7 @@ class LogDirectory:
         directory.high_watermarks = directory._read_offsets(names, HIGH_WATERMARKS)
         directory._checkpointed = {*recovery_points, *log_start_offsets, *directory.high_watermarks}
         if directory.was_clean:
-            # Gone before anything is opened: if this process dies now, the next one takes the long way.
+            # Removed before any log is opened: if this process crashes now, the next one must recover.
             fs.remove_file(f"{path}/{CLEAN_SHUTDOWN_NAME}")
             fs.sync_directory(path)
         for name in names:
@@ -118,9 +118,9 @@ class LogDirectory:
         return directory
 
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> PartitionLog:
-        """Makes the directory of a new partition and opens its log."""
+        """Creates the directory of a new partition and opens its log."""
         if (topic, partition) in self._checkpointed:
-            self._forget_deleted()
+            self._drop_deleted()
         path = self._partition_path(topic, partition)
         self._fs.make_directory(path)
         self._fs.write_file(f"{path}/{PARTITION_METADATA}", encode_partition_metadata(topic_id), sync=False)
@@ -137,7 +137,7 @@ class LogDirectory:
         return log
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
-        """The topic id that the partition was created with; None if the file that says it is missing or damaged."""
+        """The topic id of the partition; None if `partition.metadata` is missing or damaged."""
         path = f"{self._partition_path(topic, partition)}/{PARTITION_METADATA}"
         try:
             content = self._fs.read_file(path)
@@ -145,23 +145,23 @@ class LogDirectory:
             return None
         topic_id = decode_partition_metadata(content)
         if topic_id is None:
-            self._report_damage(Damage(path, 0, len(content), "it does not name a topic id"))
+            self._report_damage(Damage(path, 0, len(content), "it has no valid topic id"))
         return topic_id
 
     def delete(self, topic: str, partition: int, unique_id: str) -> str:
-        """Takes a partition out of the directory at once. Returns the path that is left to `remove_deleted`."""
+        """Removes a partition from the directory. Returns the path for `remove_deleted`, which removes its files."""
         return self.logs.pop(TopicPartition(topic, partition)).move_aside(f"{unique_id}{DELETED_SUFFIX}")
 
     def set_aside(self, topic: str, partition: int, unique_id: str) -> str:
-        """Takes a partition that nobody claims out of service, and keeps its files under the name that is returned."""
+        """Takes a stray partition out of service, and keeps its files under the returned path."""
         return self.logs.pop(TopicPartition(topic, partition)).move_aside(f"{unique_id}{STRAY_SUFFIX}")
 
     def remove_deleted(self, path: str) -> None:
-        """Removes the files of a deleted partition; in any thread. What it leaves undone, the next start does."""
+        """Removes the files of a deleted partition, in any thread. The next start removes what is left."""
         self._fs.remove_directory(path)
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Remembers recovery points, log start offsets and high watermarks, so that opening has less to do."""
+        """Writes recovery points, log start offsets and high watermarks, which shorten the next recovery."""
         recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
         log_start_offsets = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset}
         for name, offsets in (
@@ -173,9 +173,9 @@ class LogDirectory:
         self._checkpointed = {*self.logs, *high_watermarks}
 
     def close(self, high_watermarks: Mapping[TopicPartition, int], sync_all: SyncAll = sync_in_turn) -> None:
-        """Closes every log and, if all of that reached the disk, marks the shutdown as clean.
+        """Closes every log and, if everything reached the disk, writes the clean-shutdown marker.
 
-        `sync_all` syncs the tickets it is given, all of them, or raises; it may use threads, which are not known here.
+        `sync_all` syncs all tickets or raises; it may use threads.
         """
         tickets = [(log, log.begin_close()) for log in self.logs.values()]
         sync_all([ticket for _, ticket in tickets if ticket.files or ticket.small_files or ticket.directory])
@@ -186,10 +186,10 @@ class LogDirectory:
         self.logs.clear()
         self._lock = None
 
-    def _forget_deleted(self) -> None:
-        """Takes partitions that are no more out of the checkpoints.
+    def _drop_deleted(self) -> None:
+        """Removes deleted partitions from the checkpoints.
 
-        They go by name: what they say of a deleted topic would be believed of the next one that takes its name.
+        Checkpoints use names: the offsets of a deleted topic would apply to a new topic of the same name.
         """
         names = self._fs.list_directory(self.path)
         for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):

@@ -1,7 +1,7 @@
-"""What one partition's log consists of. Appending, reading and recovery work on the same state, in files of their own.
+"""The state of one partition's log, which appender, reader and recovery share.
 
-Invariants: segments are sorted by base offset and never empty as a list; the last one is the active segment, the only
-one that grows. `log_start_offset <= log_end_offset`; the end is exclusive.
+Invariants: there is at least one segment, and segments are sorted by base offset; only the last one, the active
+segment, grows. `log_start_offset <= log_end_offset`; the end is exclusive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.log.config import LogConfig
 from penstock.log.damage import Damage, ReportDamage
 from penstock.log.examination import Examination, adopt, examine, header_runs, mark_wrong_epochs
 from penstock.log.filesystem import FileSystem
-from penstock.log.leader_epochs import CHECKPOINT_NAME, EpochRun, LeaderEpochs, settle
+from penstock.log.leader_epochs import CHECKPOINT_NAME, EpochRun, LeaderEpochs, resolve
 from penstock.log.segment import Segment
 from penstock.log.segment_caches import SegmentCaches
 from penstock.log.transaction_index import TransactionIndex
@@ -28,7 +28,7 @@ class LogState:
         "config",
         "directory",
         "epochs",
-        "epochs_settled",
+        "epochs_checked",
         "fs",
         "log_end_offset",
         "log_start_offset",
@@ -47,7 +47,7 @@ class LogState:
         self._bases: list[int] = []
         self.epochs = LeaderEpochs()
         self.transaction_index = TransactionIndex()
-        self.epochs_settled = False  # True once batches and checkpoint were compared as a whole
+        self.epochs_checked = False  # True once all batches were compared with the checkpoint
         self.log_start_offset = 0
         self.log_end_offset = 0
         self._tell_damage = report_damage
@@ -74,11 +74,11 @@ class LogState:
             segment.remove()
 
     def segment_number(self, offset: int) -> int:
-        """The segment that holds `offset`, if any does."""
+        """The number of the segment that contains `offset`, if any does."""
         return max(0, bisect_right(self._bases, offset) - 1)
 
     def upper_offset(self, number: int) -> int | None:
-        """Where the next segment begins; None for the last one."""
+        """The base offset of the next segment; None for the last one."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else None
 
     def end_offset_of(self, number: int) -> int:
@@ -86,16 +86,16 @@ class LogState:
         return self.log_end_offset if upper_offset is None else upper_offset
 
     def report(self, damage: Damage) -> None:
-        """Tells the operator, once."""
+        """Reports damage to the operator, once."""
         if damage not in self._reported:
             self._reported.add(damage)
             self._tell_damage(damage)
 
     def examine_segment(self, number: int) -> Examination:
-        """Looks at every byte of a segment of an open log, whose end is known, and reports what is wrong with it."""
+        """Examines a whole segment of an open log, whose end is known, and reports its damage."""
         segment = self.segments[number]
         found = examine(segment, self.end_offset_of(number), self.config, self.epochs)
-        self.judge_epochs({number: found})
+        self.resolve_epochs({number: found})
         adopt(segment, found)
         self.report_regions(segment)
         return found
@@ -103,22 +103,22 @@ class LogState:
     def report_regions(self, segment: Segment) -> None:
         for region in segment.damage:
             if region.next_offset <= self.log_start_offset:
-                continue  # Nobody can ask for these offsets any more.
+                continue  # These offsets were deleted.
             reason = f"offsets {region.first_offset} to {region.next_offset - 1}: {region.reason}"
             self.report(Damage(segment.log_path, region.start, region.end - region.start, reason))
 
-    def judge_epochs(self, examined: dict[int, Examination]) -> None:
-        """Decides, where batches and checkpoint name different epochs, which of them are wrong."""
+    def resolve_epochs(self, examined: dict[int, Examination]) -> None:
+        """Decides which are wrong where batches and checkpoint have different epochs."""
         disagree = any(run.epoch != run.checkpoint_epoch for found in examined.values() for run in found.runs)
-        if disagree and not self.epochs_settled:
-            self.settle_epochs(self.epochs, examined)
+        if disagree and not self.epochs_checked:
+            self.check_epochs(self.epochs, examined)
         for found in examined.values():
             mark_wrong_epochs(found, self.epochs)
 
-    def settle_epochs(
+    def check_epochs(
         self, checkpoint: LeaderEpochs | None, examined: dict[int, Examination], *, trust_single_batches: bool = True
     ) -> None:
-        """Compares the checkpoint, if there is a readable one, with all batches of the log."""
+        """Compares the checkpoint, if there is a valid one, with all batches of the log."""
         known = checkpoint or LeaderEpochs()
         runs: list[EpochRun] = []
         for number, segment in enumerate(self.segments):
@@ -129,8 +129,8 @@ class LogState:
                 runs += header_runs(segment, self.config, known)
             except BatchAnomaly:
                 runs += examine(segment, self.end_offset_of(number), self.config, known).runs
-        self.epochs = settle(checkpoint, runs, self.log_end_offset, trust_single_batches=trust_single_batches)
-        self.epochs_settled = True
+        self.epochs = resolve(checkpoint, runs, self.log_end_offset, trust_single_batches=trust_single_batches)
+        self.epochs_checked = True
         if checkpoint is not None and checkpoint.entries != self.epochs.entries:
             size = len(checkpoint.encode())
             self.report(Damage(self.epoch_checkpoint_path, 0, size, "the batches of the log name other leader epochs"))

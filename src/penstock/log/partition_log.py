@@ -1,10 +1,10 @@
-"""The log of one partition: record batches in, in order, and out again.
+"""The log of one partition: appends and reads record batches.
 
-Owns: putting the parts together (opening, appending, reading, flushing), the recovery point, deleting and truncating.
-Must never know: requests, replicas, the high watermark, clocks, threads. Records are opaque bytes to it.
+Owns: the composition of its parts (opening, appending, reading, flushing), the recovery point, deletion and truncation.
+Must never know: requests, replicas, the high watermark, clocks, threads. Records are opaque bytes.
 
-Invariants: offsets below `log_end_offset` are written, those below `recovery_point` are on the disk. Only one thread
-calls a log; what another thread may do is sync a `FlushTicket`.
+Invariants: offsets below `log_end_offset` are written, those below `recovery_point` are on disk. Only one thread uses a
+log; other threads may only sync a `FlushTicket`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PartitionLog:
         self._appender.epochs_changed = not recovered.epochs_on_disk
         self._appender.directory_changed = recovered.directory_changed
         self.recovery_point = recovered.recovery_point
-        # Called for every batch and every fetch, so without a second call in between.
+        # Bound directly: they are called for every batch and every fetch.
         self.stage = self._appender.stage
         self.write_staged = self._appender.write_staged
         self.read = self._reader.read
@@ -72,8 +72,8 @@ class PartitionLog:
     ) -> PartitionLog:
         """Opens the log in an existing directory, which may be empty.
 
-        `clean_shutdown` says that `close` ended the last session; otherwise everything from `recovery_point` on is
-        scanned. `caches` bounds open files and loaded indexes for all logs that share it.
+        `clean_shutdown` means that the log was closed; otherwise everything from `recovery_point` on is scanned.
+        `caches` limits open files and loaded indexes for all logs that share it.
         """
         state = LogState(directory, config, fs, caches or SegmentCaches(), report_damage)
         recovered = recover(
@@ -117,14 +117,14 @@ class PartitionLog:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction begins; None if none is open."""
+        """The first offset of the oldest open transaction; None if none is open."""
         first_offset = self._appender.producers.transactions.first_open_offset
         return None if first_offset is None else max(first_offset, self._state.log_start_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where `read_committed` readers may read: all is decided there, by markers below the high watermark.
+        """The end for `read_committed` readers: before it, all transactions have markers below the high watermark.
 
-        Ask whenever the high watermark moved, also if nobody reads: ended transactions are remembered until then.
+        Call it whenever the high watermark advances, even without readers: completed transactions are kept until then.
         """
         first_offset = self._appender.producers.transactions.first_unstable_offset(high_watermark)
         if first_offset is None or first_offset >= high_watermark:
@@ -132,11 +132,11 @@ class PartitionLog:
         return max(first_offset, self._state.log_start_offset)
 
     def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        """Those that may have records in [fetch_offset, upper_bound_offset)."""
+        """The aborted transactions that may have records in [fetch_offset, upper_bound_offset)."""
         return self._state.transaction_index.overlapping(fetch_offset, upper_bound_offset)
 
     def aborted_transactions_in(self, fetched: LogSlice, fetch_offset: int) -> list[AbortedTransaction]:
-        """Those that may have records in a slice that was read from `fetch_offset` on."""
+        """The aborted transactions that may have records in a slice that was read from `fetch_offset` on."""
         if not self._state.transaction_index:
             return []
         return self.aborted_transactions(fetch_offset, self._reader.upper_bound_offset(fetched))
@@ -150,36 +150,36 @@ class PartitionLog:
         return [segment.base_offset for segment in self._state.segments]
 
     def offset_for_timestamp(self, timestamp: int) -> LogSlice | None:
-        """The first batch whose max timestamp is not older than `timestamp`, alone; None if all batches are older.
+        """The first batch whose max timestamp is at or after `timestamp`, as a slice; None if all batches are older.
 
-        The record looked for is in this batch; which one it is, the caller finds by looking inside.
+        The wanted record is in this batch; the caller finds it.
         """
         found = self._time_lookup.first_reaching(timestamp)
         return None if found is None else self._reader.slice_of(found)
 
     def max_timestamp(self) -> LogSlice | None:
-        """The batch with the newest record, alone; None if no batch has a timestamp."""
+        """The batch with the newest record, as a slice; None if no batch has a timestamp."""
         found = self._time_lookup.newest()
         return None if found is None else self._reader.slice_of(found)
 
     @property
     def has_unflushed_sealed_segment(self) -> bool:
-        """Whether a segment was rolled that is not on the disk yet.
+        """Whether a rolled segment is not flushed yet.
 
-        Flushing it moves the recovery point, which bounds what is scanned after a crash.
+        Flushing it advances the recovery point, which limits the scan after a crash.
         """
         return self.recovery_point < self._state.active.base_offset
 
     def begin_flush(self) -> FlushTicket:
-        """Takes note of everything written so far that may not be on the disk. Sync the ticket, then complete it."""
+        """A ticket for everything written so far that may not be on disk. Sync the ticket, then complete it."""
         state = self._state
         if self.recovery_point < state.log_end_offset:
             return self._flush_ticket(self._transaction_index_files(len(state.segments) - 1))
         return self._flush_ticket([])
 
     def _transaction_index_files(self, end: int) -> list[tuple[str, bytes]]:
-        """Those of the segments before number `end` that are not on the disk for certain."""
-        # A segment may have been flushed to its end before it was sealed, when its index could still grow.
+        """The files of the segments before number `end` that may not be on disk."""
+        # A segment may have been flushed to its end before it was sealed, while its index could still grow.
         first = self._state.segment_number(max(0, self.recovery_point - 1))
         return files_to_write(self._state, first, end)
 
@@ -201,12 +201,12 @@ class PartitionLog:
         return ticket
 
     def complete_flush(self, ticket: FlushTicket) -> int:
-        """To be called once `ticket.sync()` returned. Returns the new recovery point."""
+        """Call it after `ticket.sync()`. Returns the new recovery point."""
         self.recovery_point = max(self.recovery_point, min(ticket.end_offset, self._state.log_end_offset))
         return self.recovery_point
 
     def flush(self) -> int:
-        """All three steps of a flush, for whoever may wait."""
+        """All three steps of a flush, blocking."""
         ticket = self.begin_flush()
         ticket.sync()
         return self.complete_flush(ticket)
@@ -215,7 +215,7 @@ class PartitionLog:
         self._appender.producers.remove_expired(now_ms, self._state.config.producer_id_expiration_ms)
 
     def delete_records_before(self, offset: int) -> None:
-        """Moves the log start offset and removes the segments that lie wholly before it."""
+        """Advances the log start offset and removes the segments before it."""
         state = self._state
         if not 0 <= offset <= state.log_end_offset:
             raise BrokerError(
@@ -225,13 +225,13 @@ class PartitionLog:
             return
         state.log_start_offset = offset
         state.drop_segments(0, min(state.segment_number(offset), len(state.segments) - 1))
-        # Epochs are kept for whole segments: a batch may begin before the log start offset that it holds.
+        # Epochs are kept for whole segments: the batch with the log start offset may begin before it.
         if state.epochs.truncate_start(state.segments[0].base_offset):
             self._appender.epochs_changed = True
         state.transaction_index.truncate_start(state.segments[0].base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Takes off the batch that holds `offset` and all behind it; the log then ends where that batch began."""
+        """Removes the batch with `offset` and everything after it; the log then ends where that batch began."""
         state, appender = self._state, self._appender
         assert not appender.has_staged, "truncating under staged batches"
         if offset >= state.log_end_offset:
@@ -241,7 +241,7 @@ class PartitionLog:
         position, end_offset = self._reader.end_before(number, offset)
         state.drop_segments(number + 1, len(state.segments))
         segment.file.truncate(position)
-        segment.file.sync()  # or a power failure brings back what another replica has overruled
+        segment.file.sync()  # otherwise a power failure could bring the removed records back
         segment.size = position
         state.log_end_offset = end_offset
         state.log_start_offset = min(state.log_start_offset, end_offset)
@@ -258,7 +258,7 @@ class PartitionLog:
         appender.reset()
 
     def begin_close(self) -> FlushTicket:
-        """Writes what a quick opening needs. Sync the ticket, then `finish_close`; nothing may be appended any more."""
+        """Writes the files for a fast opening. Sync the ticket, then call `finish_close`; do not append any more."""
         state, appender = self._state, self._appender
         assert not appender.has_staged, "closing over staged batches"
         for segment in state.segments:
@@ -271,27 +271,27 @@ class PartitionLog:
         return self._flush_ticket(self._transaction_index_files(len(state.segments)))
 
     def finish_close(self, ticket: FlushTicket) -> None:
-        """The log must not be used afterwards."""
+        """Releases all files. The log must not be used afterwards."""
         self.complete_flush(ticket)
         for segment in self._state.segments:
-            segment.forget_files()
+            segment.release_files()
 
     def close(self) -> None:
-        """All three steps of closing, for whoever may wait."""
+        """All three steps of closing, blocking."""
         ticket = self.begin_close()
         ticket.sync()
         self.finish_close(ticket)
 
     def move_aside(self, suffix: str) -> str:
-        """Renames the directory, so that its name is free at once; the caller removes what the new name holds.
+        """Renames the directory, which frees its name immediately; the caller removes the renamed one.
 
         Slices that are being sent stay readable. The log must not be used afterwards.
         """
         state = self._state
         for segment in state.segments:
-            segment.forget_files()
+            segment.release_files()
         parent, _, name = state.directory.rpartition("/")
-        # A long topic's name leaves no room for the suffix; the suffix alone tells the directories apart.
+        # A long topic name leaves no room for the suffix; the suffix makes the name unique.
         target = f"{parent}/{name[: FILE_NAME_BYTES_MAX - len(suffix) - 1]}.{suffix}"
         state.fs.rename(state.directory, target)
         return target

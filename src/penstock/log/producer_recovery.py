@@ -1,10 +1,10 @@
-"""Bringing back producers and transactions: from a snapshot, and from the batches behind it.
+"""Recovers producer state and transactions from a snapshot and the batches after it.
 
-Owns: which snapshot to begin with, replaying batches and markers, and building the transaction index anew where its
-files cannot be believed.
-Must never know: appending, or how a log's end is found.
+Owns: which snapshot to start from, the replay of batches and markers, and the rebuild of the transaction index where
+its files are invalid.
+Must never know: appending, or how the end of a log is found.
 
-Invariant: what is restored is what appending the same batches would have left, as far as the batches are still there.
+Invariant: the recovered state equals the state after appending the same batches, as far as they still exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.log.log_state import LogState
 from penstock.log.producer_snapshot import encode, load_newest, remove_stale, snapshot_path
 from penstock.log.producer_state import ProducerState
 from penstock.log.segment import Segment
-from penstock.log.transaction_index_files import files_to_write, load, remove_unfounded
+from penstock.log.transaction_index_files import files_to_write, load, remove_superfluous
 from penstock.protocol.control_records import TransactionMarker, read_marker
 from penstock.protocol.record_batch import BatchHeader, crc_holds
 
@@ -26,17 +26,17 @@ from penstock.protocol.record_batch import BatchHeader, crc_holds
 def recover_producers(
     state: LogState, names: list[str], snapshots: list[int], derived_end: int, now_ms: int
 ) -> tuple[ProducerState, list[int]]:
-    """Producers, open transactions and the index of aborted ones, for a log that is being opened; and its snapshots.
+    """Producer state, transactions and snapshots of a log that is being opened.
 
-    Transaction indexes of segments that begin at or behind `derived_end`, and snapshots behind it, are not believed.
+    Transaction indexes of segments from `derived_end` on, and snapshots after it, are ignored.
     """
-    believed_end = load(state, names, derived_end)
-    snapshots = remove_stale(state, snapshots, believed_end)
+    trusted_end = load(state, names, derived_end)
+    snapshots = remove_stale(state, snapshots, trusted_end)
     producers = restore_producers(state, snapshots, now_ms)
-    if believed_end < MAX_OFFSET:
-        remove_unfounded(state, names)
-    if believed_end < derived_end:
-        first = state.segment_number(believed_end)
+    if trusted_end < MAX_OFFSET:
+        remove_superfluous(state, names)
+    if trusted_end < derived_end:
+        first = state.segment_number(trusted_end)
         end = len(state.segments) - 1 if derived_end == MAX_OFFSET else state.segment_number(derived_end)
         for path, content in files_to_write(state, first, end):
             _write_derived(state, path, content)
@@ -44,7 +44,7 @@ def recover_producers(
 
 
 def restore_producers(state: LogState, snapshots: list[int], now_ms: int) -> ProducerState:
-    """Replays the log from the newest snapshot; adds the snapshots that segments behind it lack."""
+    """Replays the log from the newest snapshot, and writes the missing snapshots of later segments."""
     offset, producers = load_newest(state, snapshots)
     producers.transactions.aborted = state.transaction_index
     if offset >= state.log_end_offset:
@@ -65,7 +65,7 @@ def restore_producers(state: LogState, snapshots: list[int], now_ms: int) -> Pro
 
 
 def _write_derived(state: LogState, path: str, content: bytes) -> None:
-    """A log also opens on a full disk: without this file, the next opening takes longer."""
+    """Ignores a full disk: without this file, the next opening takes longer."""
     with suppress(OSError):
         state.fs.write_file(path, content, sync=False)
 
@@ -73,7 +73,7 @@ def _write_derived(state: LogState, path: str, content: bytes) -> None:
 def _producer_batches(
     state: LogState, number: int, offset: int
 ) -> Iterator[tuple[BatchHeader, TransactionMarker | None]]:
-    """The batches from `offset` on that belong to a producer id, around the damage that is known."""
+    """The batches from `offset` on that have a producer id, without damaged regions."""
     segment = state.segments[number]
     stretches = []
     start = 0
@@ -90,5 +90,5 @@ def _producer_batches(
 def _marker_at(segment: Segment, position: int, header: BatchHeader) -> TransactionMarker | None:
     batch = memoryview(segment.file.pread(header.size, position))
     if len(batch) < header.size or not crc_holds(batch, header):
-        raise BatchAnomaly(position, "the CRC32C does not hold")
+        raise BatchAnomaly(position, "the CRC32C does not match")
     return read_marker(batch, header)

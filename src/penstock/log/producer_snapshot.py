@@ -1,10 +1,10 @@
 """Producer state as a file, in Kafka's format: `<offset>.snapshot` holds the state before that offset.
 
-Owns: the bytes, which snapshot to believe, and which to keep.
+Owns: the format, which snapshot to load, and which to keep.
 
-Kafka writes one entry a producer, its last batch. Here a producer has one entry for each batch that is remembered,
-oldest first: a producer may have five in flight when the broker stops, and the repeat of every one of them must be
-recognised afterwards. Kafka reads that too, because a later entry replaces an earlier one of the same producer.
+Kafka writes one entry per producer, its last batch. Here a producer has one entry per remembered batch, oldest first: a
+producer may have five in flight when the broker stops, and a retry of each must be recognised afterwards. Kafka can
+read this, because a later entry replaces an earlier one of the same producer.
 
 Must never know: the rules of sequences.
 """
@@ -52,7 +52,7 @@ def encode(state: ProducerState) -> bytes:
 
 
 def decode(content: bytes) -> ProducerState | None:
-    """None if these bytes are not a whole snapshot."""
+    """None if this is not a complete snapshot."""
     if len(content) < _HEADER.size + _COUNT.size:
         return None
     version, crc = _HEADER.unpack_from(content)
@@ -82,9 +82,9 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 def load_newest(log: LogState, offsets: list[int]) -> tuple[int, ProducerState]:
-    """The newest usable snapshot of those named by `offsets`, and its offset; else nothing, at the first segment.
+    """The offset and state of the newest valid snapshot among `offsets`; otherwise an empty state at the first segment.
 
-    Damaged ones are removed, from `offsets` too, to be written anew.
+    Damaged ones are removed, also from `offsets`, and written again later.
     """
     oldest = log.segments[0].base_offset
     for offset in sorted(offsets, reverse=True):
@@ -96,7 +96,7 @@ def load_newest(log: LogState, offsets: list[int]) -> tuple[int, ProducerState]:
             state = decode(content)
             if state is not None:
                 return offset, state
-            log.report(Damage(path, 0, len(content), "the producer snapshot is damaged and was not used"))
+            log.report(Damage(path, 0, len(content), "the producer snapshot is damaged and was ignored"))
             log.fs.remove_file(path)
         except FileNotFoundError:
             pass
@@ -105,10 +105,10 @@ def load_newest(log: LogState, offsets: list[int]) -> tuple[int, ProducerState]:
 
 
 def remove_stale(log: LogState, offsets: list[int], newest: int = MAX_OFFSET) -> list[int]:
-    """Removes snapshots of a future that was cut off, and all but the newest and those that a segment begins with.
+    """Removes snapshots beyond the end of the log, and all but the newest and those at the start of a segment.
 
-    The one at a segment's start is where replaying that segment begins. What is behind `newest` is not believed and
-    goes too. Returns what is left.
+    The replay of a segment begins with the snapshot at its start. Snapshots after `newest` are invalid and removed too.
+    Returns the remaining ones.
     """
     usable = sorted(offset for offset in offsets if offset <= min(newest, log.log_end_offset))
     starts = {segment.base_offset for segment in log.segments}

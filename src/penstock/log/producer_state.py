@@ -1,12 +1,12 @@
-"""What each producer wrote last, so that a retry is recognised, a gap refused, a transaction remembered (KIP-98, 890).
+"""Producer state: detects duplicates and sequence gaps, and tracks open transactions (KIP-98, KIP-890).
 
-Owns: one entry per producer id with its last five batches and its open transaction, Kafka's rules for sequences, epochs
-and markers, expiry, and undoing what was staged but never written.
+Owns: one entry per producer id with its last five batches and its open transaction; Kafka's rules for sequences, epochs
+and markers; expiration; the rollback of staged batches.
 Must never know: files; `producer_snapshot.py` writes and reads these entries.
 
-Invariants: between `stage` and `commit` or `rollback`, entries already count the staged batches, so that two batches of
-one producer that arrive together are checked against each other. `transactions`, which readers ask, knows only what was
-committed.
+Invariants: between `stage` and `commit` or `rollback`, entries include the staged batches, so that two batches of one
+producer that arrive together are checked against each other. `transactions`, which readers use, includes only committed
+ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.protocol.control_records import TransactionMarker
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import NO_SEQUENCE, SEQUENCE_MASK, TRANSACTIONAL_FLAG, BatchHeader
 
-BATCHES_KEPT: Final = 5  # as many as a producer may have in flight
+BATCHES_KEPT: Final = 5  # the maximum that a producer has in flight
 NO_TRANSACTION: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 
@@ -43,7 +43,7 @@ _NO_ENTRY: Final = ProducerEntry(epoch=-1, batches=(), last_seen_ms=0)
 
 
 class _TransactionStep(NamedTuple):
-    """A transaction that a staged batch begins, or ends if it is a marker."""
+    """A transaction that a staged batch begins, or that a staged marker ends."""
 
     producer_id: int
     first_offset: int
@@ -61,11 +61,11 @@ class ProducerState:
         self._staged_steps: list[_TransactionStep] = []
 
     def check(self, header: BatchHeader) -> int | None:
-        """None if the batch may be appended; the base offset it was given if it was appended before.
+        """None if the batch may be appended; its base offset if it is a duplicate. Raises BrokerError.
 
-        A producer id that is not known here may begin with any sequence: its earlier records may have been deleted. An
-        epoch newer than the known one begins with sequence 0. A sequence older than the batches kept here is out of
-        order, as in Kafka, because nothing tells whether it had been written.
+        An unknown producer id may start with any sequence: its earlier records may have been deleted. A new epoch
+        starts with sequence 0. As in Kafka, a sequence before the remembered batches is out of order, because it is
+        unknown whether it was written.
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:
@@ -84,16 +84,16 @@ class ProducerState:
         if first_sequence != next_sequence:
             raise BrokerError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} sent sequence {first_sequence}, {next_sequence} must follow",
+                f"producer {header.producer_id} sent sequence {first_sequence}; {next_sequence} was expected",
             )
         if entry.current_transaction_first_offset != NO_TRANSACTION:
             _check_is_transactional(header)
         return None
 
     def check_unsequenced(self, header: BatchHeader) -> None:
-        """For a batch that the broker itself writes in a producer's name, such as offsets in a transaction.
+        """Checks a batch that the broker writes on behalf of a producer, such as offsets in a transaction.
 
-        It has no sequence, and nobody sends it twice. Epoch and transaction are checked as for any other.
+        It has no sequence and is never retried. Epoch and transaction are checked as usual.
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:
@@ -106,10 +106,10 @@ class ProducerState:
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, epoch_must_be_new: bool = False
     ) -> None:
-        """Whether a coordinator may end the producer's transaction.
+        """Raises BrokerError unless the coordinator may end the producer's transaction.
 
-        `epoch_must_be_new` says that the coordinator bumps the epoch with every transaction (transaction.version 2): a
-        marker of the current epoch is then one that was delayed, unless there is nothing left for it to end (KIP-1228).
+        With `epoch_must_be_new`, the coordinator bumps the epoch with every transaction (transaction.version 2): a
+        marker of the current epoch is then a delayed one, unless no transaction is open (KIP-1228).
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -123,12 +123,12 @@ class ProducerState:
         if coordinator_epoch < entry.coordinator_epoch:
             raise BrokerError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"producer {producer_id} was last told of by coordinator epoch {entry.coordinator_epoch}, "
-                f"the marker is of {coordinator_epoch}",
+                f"the last marker of producer {producer_id} has coordinator epoch {entry.coordinator_epoch}, "
+                f"this one has {coordinator_epoch}",
             )
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer, in this epoch, has records here whose transaction has not ended."""
+        """Whether the producer has an open transaction in this epoch."""
         entry = self.entries.get(producer_id)
         return (
             entry is not None
@@ -137,14 +137,14 @@ class ProducerState:
         )
 
     def stage(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Counts a batch that is about to be written."""
+        """Adds a batch that is about to be written."""
         producer_id = header.producer_id
         if producer_id not in self._before_staging:
             self._before_staging[producer_id] = self.entries.get(producer_id)
         self._count(header, base_offset, now_ms)
 
     def stage_marker(self, header: BatchHeader, marker: TransactionMarker, base_offset: int, now_ms: int) -> None:
-        """Counts a marker that is about to be written."""
+        """Adds a marker that is about to be written."""
         producer_id = header.producer_id
         if producer_id not in self._before_staging:
             self._before_staging[producer_id] = self.entries.get(producer_id)
@@ -156,7 +156,7 @@ class ProducerState:
             self._take_steps()
 
     def rollback(self) -> None:
-        """Forgets everything staged since the last commit."""
+        """Discards everything staged since the last commit."""
         for producer_id, entry in self._before_staging.items():
             if entry is None:
                 del self.entries[producer_id]
@@ -166,7 +166,7 @@ class ProducerState:
         self._staged_steps.clear()
 
     def record(self, header: BatchHeader, marker: TransactionMarker | None, base_offset: int, now_ms: int) -> None:
-        """Counts a batch that is in the log; `marker` is what it says if it is a control batch."""
+        """Adds a batch of the log; `marker` is the content of a control batch."""
         if marker is not None:
             self._count_marker(header, marker, base_offset, now_ms)
         elif not header.is_control:
@@ -174,7 +174,7 @@ class ProducerState:
         self._take_steps()
 
     def restore(self, entries: dict[int, ProducerEntry]) -> None:
-        """Starts from what a snapshot remembers."""
+        """Starts from the entries of a snapshot."""
         self.entries = entries
         opened = [(entry.current_transaction_first_offset, producer_id) for producer_id, entry in entries.items()]
         for first_offset, producer_id in sorted(opened):
@@ -182,7 +182,7 @@ class ProducerState:
                 self.transactions.begin(producer_id, first_offset)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets producers that wrote nothing for longer than `producer.id.expiration.ms`."""
+        """Removes producers that wrote nothing for longer than `producer.id.expiration.ms`."""
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()
@@ -211,7 +211,7 @@ class ProducerState:
         self.entries[producer_id] = ProducerEntry(epoch, batches, now_ms, coordinator_epoch, first_in_transaction)
 
     def _count_marker(self, header: BatchHeader, marker: TransactionMarker, base_offset: int, now_ms: int) -> None:
-        """A marker of a newer epoch also ends the old one: what is still on its way with that is refused (KIP-890)."""
+        """A marker of a newer epoch also fences the old one: its delayed batches are refused (KIP-890)."""
         producer_id = header.producer_id
         epoch = header.producer_epoch
         known_epoch, batches, _, _, first_offset = self.entries.get(producer_id, _NO_ENTRY)
@@ -232,7 +232,7 @@ class ProducerState:
 
 def _old_epoch(producer_id: int, known: int, given: int) -> BrokerError:
     return BrokerError(
-        ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has epoch {known}, the batch is of epoch {given}"
+        ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has epoch {known}, the batch has epoch {given}"
     )
 
 
@@ -240,5 +240,5 @@ def _check_is_transactional(header: BatchHeader) -> None:
     if not header.is_transactional:
         raise BrokerError(
             ErrorCode.INVALID_TXN_STATE,
-            f"producer {header.producer_id} has a transaction open, and the batch does not belong to it",
+            f"producer {header.producer_id} has an open transaction, and the batch is not transactional",
         )

@@ -1,11 +1,11 @@
-"""Reading: from an offset or a timestamp to the bytes that may be sent.
+"""Reads: finds the bytes of a log from an offset on.
 
-Owns: finding a batch through the indexes, verifying what was loaded from disk before it is handed out the first time,
-and ending a slice where damage begins.
-Must never know: who reads, or how much all partitions of a fetch may take together.
+Owns: locating a batch through the indexes, verifying bytes from disk before their first use, and ending a slice before
+damage.
+Must never know: who reads, or the byte limit of a whole fetch.
 
-Invariants: a slice begins with a whole, verified batch and stays inside one segment; no byte of it lies in a damaged
-region. The cost of a read does not grow with the log: one bisection and a walk of about index.interval.bytes.
+Invariants: a slice begins with a complete, verified batch and stays inside one segment, outside of damaged regions. The
+cost of a read does not grow with the log: one bisection and a walk of about index.interval.bytes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from penstock.log.segment import Segment
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import BatchHeader
 
-_WALK_BYTES_MAX: Final = 1 << 20  # index entries further apart than this were lost, or a batch is enormous
+_WALK_BYTES_MAX: Final = 1 << 20  # a larger gap means lost index entries, or a huge batch
 
 
 @dataclass(slots=True)
 class LogSlice:
-    """Bytes of one segment file, beginning with a whole batch; the last batch may be cut off.
+    """Bytes of one segment file that begin with a complete batch; the last batch may be truncated.
 
-    Holding the slice keeps its file readable, whatever happens to the segment meanwhile.
+    A slice keeps its file open, whatever happens to the segment.
     """
 
     file: File
@@ -42,7 +42,9 @@ class LogSlice:
     def read(self) -> bytes:
         content = self.file.pread(self.size, self.position) if self.size else b""
         if len(content) != self.size:
-            raise OSError(errno.EIO, f"{len(content)} of {self.size} bytes could be read at position {self.position}")
+            raise OSError(
+                errno.EIO, f"only {len(content)} of {self.size} bytes could be read at position {self.position}"
+            )
         return content
 
 
@@ -53,7 +55,7 @@ class LogReader:
         self._state = state
 
     def read(self, offset: int, max_bytes: int, end_offset: int, at_least_one_batch: bool = True) -> LogSlice:
-        """The batches from the one that holds `offset`, up to `end_offset` or `max_bytes`."""
+        """The batches from the one that contains `offset`, up to `end_offset` or `max_bytes`."""
         state = self._state
         if not state.log_start_offset <= offset <= state.log_end_offset:
             raise BrokerError(
@@ -75,7 +77,7 @@ class LogReader:
         return LogSlice(state.active.file, state.active.size, 0, None)
 
     def locate(self, offset: int) -> tuple[int, int, BatchHeader] | None:
-        """Segment number, position and header of the batch that holds `offset`, or of the first one behind it."""
+        """Segment number, position and header of the batch that contains `offset`, or of the first one after it."""
         state = self._state
         for number in range(state.segment_number(offset), len(state.segments)):
             try:
@@ -88,7 +90,7 @@ class LogReader:
         return None
 
     def end_before(self, number: int, offset: int) -> tuple[int, int]:
-        """Position and offset at which the segment has to end so that `offset` and all behind it are gone."""
+        """Position and offset at which to truncate the segment to remove `offset` and everything after it."""
         segment = self._state.segments[number]
         try:
             found = self.locate(offset)
@@ -102,12 +104,12 @@ class LogReader:
         return found[1], min(offset, found[2].base_offset)
 
     def slice_of(self, located: tuple[int, int, BatchHeader]) -> LogSlice:
-        """Exactly the one batch that `locate` found."""
+        """The single batch that `locate` found."""
         number, position, header = located
         return LogSlice(self._state.segments[number].file, position, header.size, header)
 
     def upper_bound_offset(self, fetched: LogSlice) -> int:
-        """An offset that no record of the slice reaches, and not far behind its last one."""
+        """An offset above all records of the slice, close to the last one."""
         if fetched.first_batch is None:
             return self._state.log_end_offset
         number = self._state.segment_number(fetched.first_batch.base_offset)
@@ -116,7 +118,7 @@ class LogReader:
             offset_index = segment.indexes[0]
         except BatchAnomaly:
             return self._state.end_offset_of(number)
-        entry = offset_index.first_at_or_behind(fetched.position + fetched.size)
+        entry = offset_index.first_at_or_after(fetched.position + fetched.size)
         if entry == len(offset_index):
             return self._state.end_offset_of(number)
         return segment.base_offset + offset_index.offsets[entry]
@@ -126,7 +128,7 @@ class LogReader:
     ) -> LogSlice | None:
         try:
             return self._slice(number, offset, max_bytes, end_offset, at_least_one_batch)
-        except BatchAnomaly as anomaly:  # The file changed between the examination and now.
+        except BatchAnomaly as anomaly:  # The file has changed since the examination.
             raise _corrupt(self._state.segments[number], anomaly.position, anomaly.reason) from anomaly
 
     def _locate_examined(self, number: int, offset: int) -> tuple[int, BatchHeader] | None:
@@ -138,7 +140,7 @@ class LogReader:
     def _slice(
         self, number: int, offset: int, max_bytes: int, end_offset: int, at_least_one_batch: bool
     ) -> LogSlice | None:
-        """None if the segment has nothing at or behind `offset`; BatchAnomaly if it has to be examined first."""
+        """None if the segment has nothing from `offset` on; raises BatchAnomaly if it must be examined first."""
         segment = self._state.segments[number]
         found = self._locate(number, offset)
         if found is None:
@@ -153,7 +155,7 @@ class LogReader:
         return LogSlice(segment.file, position, size, header)
 
     def _end_position(self, number: int, position: int, end_offset: int) -> int:
-        """Where a slice from `position` has to end: at `end_offset`, at the next damage, at the end of the segment."""
+        """The end of a slice from `position`: at `end_offset`, at the next damage, or at the end of the segment."""
         segment = self._state.segments[number]
         limit, limit_offset = segment.size, self._state.end_offset_of(number)
         for region in segment.damage:
@@ -166,7 +168,7 @@ class LogReader:
         return limit if found is None else found[0]
 
     def _locate(self, number: int, offset: int) -> tuple[int, BatchHeader] | None:
-        """Position and header of the batch in this segment that holds `offset`, or of the first one behind it."""
+        """Position and header of the batch in this segment that contains `offset`, or of the first one after it."""
         segment = self._state.segments[number]
         base_offset = segment.base_offset
         offset = max(offset, base_offset)
@@ -188,7 +190,7 @@ class LogReader:
         return found
 
     def _anchor(self, segment: Segment, offset: int) -> tuple[int, int | None]:
-        """The position of a batch not far before `offset`, and the last offset of that batch if an index names it."""
+        """The position of a batch shortly before `offset`, and its last offset if the index has it."""
         if offset >= segment.tail_offset:
             return segment.tail_position, None
         offset_index = segment.indexes[0]
@@ -198,9 +200,9 @@ class LogReader:
         return offset_index.positions[entry], segment.base_offset + offset_index.offsets[entry]
 
     def _verify(self, number: int, position: int, witness: int | None, stop_offset: int, stop_position: int) -> None:
-        """Verifies batches from `position` until one ends behind both stops. What was verified once is skipped.
+        """Verifies batches from `position` until one ends after both stops. Skips verified extents.
 
-        The first batch's place in the chain is vouched for by the segment's name (at position 0), by its index entry
+        The offset of the first batch is confirmed by the segment's name (at position 0), by its index entry
         (`witness`, its last offset), or by an earlier verification.
         """
         state = self._state
@@ -219,9 +221,9 @@ class LogReader:
             try:
                 for at, header in checked_batches(segment.file, start, end, expected_offset, contiguous):
                     if witness is not None and header.end_offset - 1 != witness:
-                        raise BatchAnomaly(at, "the index names another offset")
+                        raise BatchAnomaly(at, "the index has another offset")
                     if header.partition_leader_epoch != state.epochs.epoch_at(header.base_offset):
-                        raise BatchAnomaly(at, "another leader epoch was leading")
+                        raise BatchAnomaly(at, "the leader epoch is wrong")
                     witness = None
                     position, expected_offset = at + header.size, header.end_offset
                     if expected_offset > stop_offset and position >= stop_position:
@@ -232,7 +234,9 @@ class LogReader:
         if position >= end and expected_offset is not None:
             missing = segment.unverified_end_offset - expected_offset
             if missing < 0 or (missing and contiguous):
-                raise BatchAnomaly(position, f"{segment.unverified_end_offset} must follow, not {expected_offset}")
+                raise BatchAnomaly(
+                    position, f"the next offset is {expected_offset} instead of {segment.unverified_end_offset}"
+                )
             if segment.verified.covering(0) == (end, expected_offset):
                 segment.unverified_end = 0
 

@@ -1,10 +1,11 @@
-"""Opening a log: finding its segments, learning where it ends, and putting right what a crash left behind.
+"""Opens a log: finds its segments and its end, and repairs what a crash left behind.
 
-Owns: the decision between a torn tail, which is cut, and damage, which is reported and left as it is.
-Must never know: appending or reading of an open log.
+Owns: the distinction between a torn tail, which is truncated, and damage, which is reported and kept.
+Must never know: appending to or reading from an open log.
 
-Invariants: after a clean shutdown no file is scanned and none is changed, except that a batch whose end is missing is
-cut. A byte below the recovery point was flushed once, so nothing whole below it is ever cut, however bad it looks.
+Invariants: after a clean shutdown no file is scanned and none is changed, except that an incomplete last batch is
+truncated. Bytes below the recovery point were flushed, so no complete batch below it is ever truncated, even if it is
+damaged.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Recovered:
     recovery_point: int
     epochs_on_disk: bool
     directory_changed: bool
-    must_roll: bool  # the active segment ends in damage that stays; the next batch begins a new segment
+    must_roll: bool  # the active segment ends in damage, which is kept; the next batch begins a new segment
 
 
 def recover(
@@ -44,21 +45,21 @@ def recover(
     checkpoint = _load_epochs(state, names)
     state.epochs = checkpoint or LeaderEpochs()
     must_roll = False
-    derived_end = MAX_OFFSET  # where the segments begin whose derived files may be older than their batches
+    derived_end = MAX_OFFSET  # from here on, derived files of segments may be older than their batches
     if not clean_shutdown or not _learn_end(state, recovery_point):
         examined = _examine_tail(state, clean_shutdown, recovery_point)
-        must_roll = _settle_end(state, examined[len(state.segments) - 1], clean_shutdown, recovery_point)
+        must_roll = _repair_end(state, examined[len(state.segments) - 1], clean_shutdown, recovery_point)
         if checkpoint is None:
-            state.settle_epochs(None, examined, trust_single_batches=CHECKPOINT_NAME not in names)
+            state.check_epochs(None, examined, trust_single_batches=CHECKPOINT_NAME not in names)
         _adopt(state, examined)
-        # One segment more than was examined may have been flushed before it was sealed, and never since.
+        # The segment before the examined ones may have been flushed only before it was sealed.
         number = min(*examined, state.segment_number(max(0, recovery_point - 1)))
         derived_end = state.segments[number].base_offset
         clean_shutdown = False
     elif checkpoint is None and len(state.segments) > 1:
-        state.settle_epochs(None, {}, trust_single_batches=CHECKPOINT_NAME not in names)
+        state.check_epochs(None, {}, trust_single_batches=CHECKPOINT_NAME not in names)
     state.epochs.truncate(state.log_end_offset + 1)
-    _settle_start(state)
+    _repair_start(state)
     producers, snapshots = recover_producers(state, names, _offsets(names, SNAPSHOT_SUFFIX), derived_end, now_ms)
     return Recovered(
         producers,
@@ -76,7 +77,7 @@ def _offsets(names: list[str], suffix: str) -> list[int]:
 
 
 def _find_segments(state: LogState, names: list[str], log_start_offset: int) -> bool:
-    """Lists the segments, or creates the first one; True if it did."""
+    """Lists the segments, or creates the first one; returns whether it did."""
     for name in names:
         if name.endswith(TEMPORARY_SUFFIX):
             state.fs.remove_file(f"{state.directory}/{name}")
@@ -93,7 +94,7 @@ def _find_segments(state: LogState, names: list[str], log_start_offset: int) -> 
 
 
 def _load_epochs(state: LogState, names: list[str]) -> LeaderEpochs | None:
-    """None if there is no believable checkpoint."""
+    """None if there is no valid checkpoint."""
     if CHECKPOINT_NAME not in names:
         return None
     content = state.fs.read_file(state.epoch_checkpoint_path)
@@ -104,7 +105,7 @@ def _load_epochs(state: LogState, names: list[str]) -> LeaderEpochs | None:
 
 
 def _learn_end(state: LogState, recovery_point: int) -> bool:
-    """After a clean shutdown: the log end offset from the last few headers. False if anything looks wrong."""
+    """After a clean shutdown: finds the log end offset from the last few headers. False if anything is inconsistent."""
     segment = state.active
     end_offset = segment.base_offset
     try:
@@ -129,18 +130,18 @@ def _last_header(segment: Segment, contiguous: bool) -> BatchHeader:
     for _, header in headers(segment.file, position, segment.size, contiguous):
         if last is None:
             if entry is not None and header.end_offset - 1 != entry[0]:
-                raise BatchAnomaly(position, "the index names another offset")
+                raise BatchAnomaly(position, "the index has another offset")
             if entry is None and contiguous and header.base_offset != segment.base_offset:
                 raise BatchAnomaly(position, "the segment begins with another offset")
         last = header
         segment.bytes_since_index_entry += header.size
     if last is None:
-        raise BatchAnomaly(position, "the index points behind the log")
+        raise BatchAnomaly(position, "the index points beyond the log")
     return last
 
 
 def _examine_tail(state: LogState, clean_shutdown: bool, recovery_point: int) -> dict[int, Examination]:
-    """Looks at every segment that may have been torn, by number; the last one is always among them."""
+    """Examines every segment that may have a torn tail, by number; always includes the last one."""
     first = len(state.segments) - 1 if clean_shutdown else state.segment_number(recovery_point)
     may_be_torn_from = MAX_OFFSET if clean_shutdown else recovery_point
     examined = {
@@ -159,7 +160,7 @@ def _examine_tail(state: LogState, clean_shutdown: bool, recovery_point: int) ->
 
 
 def _adopt(state: LogState, examined: dict[int, Examination]) -> None:
-    state.judge_epochs(examined)
+    state.resolve_epochs(examined)
     for number, found in examined.items():
         segment = state.segments[number]
         adopt(segment, found)
@@ -170,9 +171,9 @@ def _adopt(state: LogState, examined: dict[int, Examination]) -> None:
 
 
 def _drop_empty_tail(state: LogState, examined: dict[int, Examination], recovery_point: int) -> None:
-    """A crash may keep a younger segment's name and lose its bytes along with the tail of the segment before it.
+    """A crash may keep the name of a later segment and lose its bytes together with the tail of the one before.
 
-    Then nothing good follows that tail: it is the end of the log, and the nameless rest goes.
+    Then no good batch follows that tail: it is the end of the log, and the empty segments are removed.
     """
     last = len(state.segments) - 1
     while last - 1 in examined and examined[last].good_end == 0:
@@ -181,7 +182,7 @@ def _drop_empty_tail(state: LogState, examined: dict[int, Examination], recovery
         if before.end_offset == empty.base_offset or before.end_offset < recovery_point:
             break
         if empty.base_offset <= state.log_start_offset:
-            break  # What lies before it was deleted; see `_settle_start`.
+            break  # Earlier records were deleted; see `_repair_start`.
         state.report(Damage(empty.log_path, 0, empty.size, "no batch in it is whole", removed=True))
         state.drop_segments(last, last + 1)
         del examined[last]
@@ -191,36 +192,36 @@ def _drop_empty_tail(state: LogState, examined: dict[int, Examination], recovery
         )
 
 
-def _settle_end(state: LogState, found: Examination, clean_shutdown: bool, recovery_point: int) -> bool:
-    """Cuts a torn tail off the active segment, or keeps a damaged one; True if damage stays at the end."""
+def _repair_end(state: LogState, found: Examination, clean_shutdown: bool, recovery_point: int) -> bool:
+    """Truncates a torn tail of the active segment, or keeps a damaged one; returns whether damage is kept."""
     segment = state.active
     state.log_end_offset = found.end_offset
     if found.bad_tail is None:
         if found.end_offset < recovery_point:
-            reason = f"the log ends at offset {found.end_offset}, {recovery_point} had been reached and flushed"
+            reason = f"the log ends at offset {found.end_offset}, but was flushed up to offset {recovery_point}"
             state.report(Damage(segment.log_path, segment.size, 0, reason))
         return False
     position, reason = found.bad_tail.position, found.bad_tail.reason
     length = segment.size - position
     was_flushed = clean_shutdown or found.end_offset < recovery_point
-    if found.unvouched is None and (not was_flushed or is_torn(segment.file, position, segment.size)):
+    if found.unconfirmed is None and (not was_flushed or is_torn(segment.file, position, segment.size)):
         if was_flushed:
-            reason += f"; the log had been flushed up to offset {recovery_point}"
+            reason += f"; the log was flushed up to offset {recovery_point}"
         segment.file.truncate(position)
-        segment.file.sync()  # or another power failure mixes these bytes with what is written in their place
+        segment.file.sync()  # otherwise a power failure could mix these bytes with later ones
         segment.size = position
         state.report(Damage(segment.log_path, position, length, reason, removed=True))
         return False
-    # These bytes were whole once. Their offsets stay taken: a consumer that read them must not see others in their
+    # These bytes were complete. Their offsets are not reused: a consumer that read them must not see others in their
     # place.
-    claimed = found.unvouched.header.end_offset if found.unvouched else 0
+    claimed = found.unconfirmed.header.end_offset if found.unconfirmed else 0
     state.log_end_offset = max(found.end_offset + 1, recovery_point, claimed)
     found.damage.append(DamagedRegion(position, segment.size, found.end_offset, state.log_end_offset, reason))
     return True
 
 
-def _settle_start(state: LogState) -> None:
-    """Deleted records stay deleted: if the log ends before its start, it goes on at its start."""
+def _repair_start(state: LogState) -> None:
+    """Deleted records stay deleted: a log that ends before its start offset continues at its start offset."""
     if state.log_start_offset > state.log_end_offset:
         reason = f"the log ends at offset {state.log_end_offset}, before its start {state.log_start_offset}"
         state.report(Damage(state.active.log_path, state.active.size, 0, reason))

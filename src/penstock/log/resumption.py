@@ -1,11 +1,11 @@
-"""Where the log goes on behind a bad batch.
+"""Finds where a log resumes after a bad batch.
 
-Owns: finding the next good batch, and being sure of its offsets. They lie outside the CRC, and the batch that should
-vouch for them is the bad one, so they need another witness: what is left of the bad header, the batch that follows, or
-the end of the segment.
-Must never know: why somebody looks; nothing is changed here.
+Owns: the search for the next good batch, and the confirmation of its offsets. They are outside the CRC, and the batch
+before it, which would confirm them, is the bad one. So they need other evidence: the rest of the bad header, the batch
+that follows, or the end of the segment.
+Must never know: what the result is used for; it changes nothing.
 
-Invariant: a batch that is returned as `vouched` is whole, its CRC holds, and a second place in the log confirms its
+Invariant: a batch that is returned as `confirmed` is complete, its CRC matches, and other data in the log confirms its
 offsets.
 """
 
@@ -29,25 +29,25 @@ _SEARCH_WINDOW_BYTES: Final = 1 << 20
 
 
 class Stretch(NamedTuple):
-    """The part of a file that batches may lie in, and what their offsets must keep to."""
+    """The part of a file that contains batches, and the limits of their offsets."""
 
     file: File
     limit: int
-    upper_offset: int  # batches end at or before it; MAX_OFFSET if nothing is known to follow
+    upper_offset: int  # batches end at or before it; MAX_OFFSET if it is unknown
     contiguous: bool
 
 
 class Resumption(NamedTuple):
     position: int
     header: BatchHeader
-    vouched: bool
+    confirmed: bool
 
 
 def find_resumption(stretch: Stretch, position: int, expected_offset: int, *, may_be_torn: bool) -> Resumption | None:
-    """The first good batch behind the bad one at `position`, where a batch with `expected_offset` should have begun.
+    """The first good batch after the bad one at `position`, where a batch with `expected_offset` should begin.
 
-    A batch that nothing vouches for is returned only if no other is found. `may_be_torn` says that the last process may
-    have died while it wrote the bad batch.
+    Returns an unconfirmed batch only if there is no confirmed one. `may_be_torn` means that a crash may have
+    interrupted the write of the bad batch.
     """
     bad = _header_at(stretch, position)
     if (
@@ -56,26 +56,26 @@ def find_resumption(stretch: Stretch, position: int, expected_offset: int, *, ma
         and header_flaw(bad, MAX_OFFSET, stretch.contiguous) is None
     ):
         if position + bad.size >= stretch.limit and may_be_torn:
-            return _behind_damaged_length(stretch, position, bad)
+            return _after_damaged_length(stretch, position, bad)
         first_try = position + bad.size
     else:
         first_try = position + 1
-    unvouched = None
+    unconfirmed = None
     for at in _candidates(stretch, position, first_try, expected_offset):
         header = _good_batch_at(stretch, at, expected_offset)
         if header is None:
             continue
-        if _is_vouched(stretch, at, header, bad, expected_offset):
+        if _is_confirmed(stretch, at, header, bad, expected_offset):
             return Resumption(at, header, True)
-        unvouched = unvouched or Resumption(at, header, False)
-    return unvouched
+        unconfirmed = unconfirmed or Resumption(at, header, False)
+    return unconfirmed
 
 
-def _behind_damaged_length(stretch: Stretch, position: int, bad: BatchHeader) -> Resumption | None:
-    """The bad batch's header is whole and its end is missing: a torn write, or a damaged length.
+def _after_damaged_length(stretch: Stretch, position: int, bad: BatchHeader) -> Resumption | None:
+    """The header of the bad batch is complete and its end is missing: a torn write, or a damaged length.
 
-    In a torn write, all that follows are its own records, and one of them may hold a batch, by chance (a backup of this
-    topic) or by malice. So a successor counts only if the batch proves to be whole up to there.
+    After a torn write only its own records follow, and one of them may contain a batch, accidentally (a backup of this
+    topic) or maliciously. So a successor counts only if the CRC proves that the bad batch is complete up to it.
     """
     for at in _candidates(stretch, position, position + 1, bad.end_offset - 1):
         header = _good_batch_at(stretch, at, bad.end_offset - 1)
@@ -87,7 +87,7 @@ def _behind_damaged_length(stretch: Stretch, position: int, bad: BatchHeader) ->
 
 
 def _candidates(stretch: Stretch, position: int, first_try: int, after_offset: int) -> Iterator[int]:
-    """Positions behind `position` at which a header with a possible offset and length may begin; `first_try` first."""
+    """Positions after `position` at which a header with a valid offset and length may begin; `first_try` first."""
     if position + 1 < first_try < stretch.limit:
         yield first_try
     at = position + 1
@@ -107,11 +107,11 @@ def _candidates(stretch: Stretch, position: int, first_try: int, after_offset: i
         at += last + 1
 
 
-def _is_vouched(
+def _is_confirmed(
     stretch: Stretch, position: int, header: BatchHeader, bad: BatchHeader | None, expected_offset: int
 ) -> bool:
     if bad is not None:
-        # One damaged bit leaves either the last offset delta or the count of the bad batch right.
+        # A single damaged bit leaves either the last offset delta or the count of the bad batch intact.
         ends = (expected_offset + bad.last_offset_delta + 1, expected_offset + bad.records_count)
         if header.base_offset in ends or (not stretch.contiguous and expected_offset < min(ends) <= header.base_offset):
             return True

@@ -1,11 +1,10 @@
-"""One segment: a log file, its two indexes, and what is known about its bytes.
+"""One segment: a log file, its two indexes, and which of its bytes are verified or damaged.
 
-Owns: the names of a segment's files, opening them when they are needed, the bookkeeping of an append, saving indexes.
+Owns: the names of a segment's files, opening them on demand, the bookkeeping of an append, saving indexes.
 Must never know: other segments, producers, epochs.
 
-Invariants: bytes at and behind `unverified_end` were appended by this process, whose broker verified them when they
-were produced, or were verified since. `damage` is complete once `examined`; before that, nobody has looked at
-everything.
+Invariants: bytes from `unverified_end` on were appended by this process, which verified them when they were produced,
+or were verified since. `damage` is complete only if `examined`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1  # of a batch, from the base offset of its segment
-_INDEX_OVERHEAD_BYTES: Final = 512  # what two nearly empty indexes weigh in a cache
+_INDEX_OVERHEAD_BYTES: Final = 512  # the weight of two nearly empty indexes in a cache
 
 
 def offset_name(offset: int) -> str:
@@ -38,7 +37,7 @@ def offset_name(offset: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DamagedRegion:
-    """Bytes [start, end) stand where the offsets [first_offset, next_offset) should be, and are not they."""
+    """Bytes [start, end) are damaged and should contain the offsets [first_offset, next_offset)."""
 
     start: int
     end: int
@@ -69,7 +68,7 @@ class VerifiedExtents:
         return None
 
     def add(self, start: int, end: int, end_offset: int) -> None:
-        """Joins [start, end) with what it touches; it begins and ends at batches, as every extent does."""
+        """Adds [start, end), which begins and ends at batch boundaries, and merges it with adjacent extents."""
         first = bisect_right(self._starts, start)
         if first and self._ends[first - 1] >= start:
             first -= 1
@@ -114,27 +113,27 @@ class Segment:
         self._fs = fs
         self._caches = caches
         self._path = f"{directory}/{offset_name(base_offset)}"
-        self._held_file: File | None = None  # while somebody appends; otherwise the cache is asked
-        self._held_indexes: tuple[OffsetIndex, TimeIndex] | None = None  # likewise, and while they are not on disk
+        self._held_file: File | None = None  # while the segment is appended to; otherwise the file is in the cache
+        self._held_indexes: tuple[OffsetIndex, TimeIndex] | None = None  # likewise, and while they are not saved
         self.base_offset = base_offset
         self.size = size
         self.unverified_end = size
-        self.unverified_end_offset = base_offset  # the offset that must follow the unverified bytes
+        self.unverified_end_offset = base_offset  # the expected offset after the unverified bytes
         self.verified = VerifiedExtents()
         self.examined = False
         self.damage: list[DamagedRegion] = []
         self.bytes_since_index_entry = 0
-        # Where the last append began: most reads are by consumers that wait for it. MAX_OFFSET while nothing was
-        # appended.
+        # Where the last append began: most reads come from consumers at the end of the log. MAX_OFFSET before the first
+        # append.
         self.tail_offset = self._next_offset = MAX_OFFSET
         self.tail_position = 0
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
-        self.max_timestamp_known = False  # until it is asked for, or until somebody appends
+        self.max_timestamp_known = False  # until the first request or append
 
     @classmethod
     def create(cls, fs: FileSystem, caches: SegmentCaches, directory: str, base_offset: int) -> Segment:
-        """A new, empty segment. Whatever lay under its name (the rest of a failed append) is emptied."""
+        """Creates an empty segment; truncates a file of the same name, which a failed append left."""
         segment = cls(fs, caches, directory, base_offset, 0)
         file = fs.open(segment.log_path, create=True)
         file.truncate(0)
@@ -164,31 +163,31 @@ class Segment:
         return file
 
     def hold_file(self) -> File:
-        """Keeps the file open from now on: somebody appends."""
+        """Keeps the file open for appends."""
         self._held_file = self.file
         return self._held_file
 
     @property
     def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Offset and time index. BatchAnomaly if a file is missing or cannot be an index of this log."""
+        """Offset and time index. Raises BatchAnomaly if a file is missing or invalid."""
         indexes = self._held_indexes or self._caches.indexes.get(self._path)
         if indexes is None:
             indexes = self._load_indexes()
             self._caches.indexes.put(self._path, indexes, _weight(indexes))
         return indexes
 
-    def forget_tail(self) -> None:
-        """The file changed otherwise than by appending."""
+    def reset_tail(self) -> None:
+        """The file was changed other than by an append: the position of the last append is invalid."""
         self.tail_offset = self._next_offset = MAX_OFFSET
 
     def hold_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Keeps the indexes in memory from now on, because they are about to change."""
+        """Keeps the indexes in memory, because they are about to change."""
         self._held_indexes = self.indexes
         self._caches.indexes.remove(self._path)
         return self._held_indexes
 
     def adopt_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Takes rebuilt indexes in place of what is on disk, until `save_indexes`."""
+        """Replaces the indexes by rebuilt ones, which are in memory until `save_indexes`."""
         self._held_indexes = (offset_index, time_index)
         self._caches.indexes.remove(self._path)
 
@@ -205,7 +204,7 @@ class Segment:
         return offset_index, time_index
 
     def last_index_entry(self) -> tuple[int, int] | None:
-        """Last offset and position of the last indexed batch, without loading the index; None if it has no entries."""
+        """Last offset and position of the last indexed batch, without loading the index; None if it is empty."""
         if self._held_indexes is not None:
             offset_index = self._held_indexes[0]
             if not offset_index:
@@ -224,7 +223,7 @@ class Segment:
         return self.base_offset + index.offsets[0], index.positions[0]
 
     def save_indexes(self) -> None:
-        """Writes both indexes if they may have changed, closed with the newest timestamp as Kafka closes them."""
+        """Writes both indexes if they may have changed; as in Kafka, the time index ends with the max timestamp."""
         if self._held_indexes is None:
             return
         offset_index, time_index = self._held_indexes
@@ -234,7 +233,7 @@ class Segment:
         self._fs.write_file(self._path + TIME_INDEX_SUFFIX, time_index.encode(), sync=False)
 
     def release(self) -> None:
-        """Hands file and indexes over to the bounded caches; the indexes must have been saved."""
+        """Moves file and indexes to the bounded caches; the indexes must have been saved."""
         if self._held_file is not None:
             self._caches.files.put(self.log_path, self._held_file)
             self._held_file = None
@@ -242,15 +241,15 @@ class Segment:
             self._caches.indexes.put(self._path, self._held_indexes, _weight(self._held_indexes))
             self._held_indexes = None
 
-    def forget_files(self) -> None:
-        """Lets go of the open file and the loaded indexes. Slices that are being sent keep the file for themselves."""
+    def release_files(self) -> None:
+        """Releases the open file and the loaded indexes. Slices that are being sent keep the file open."""
         self._caches.files.remove(self.log_path)
         self._caches.indexes.remove(self._path)
         self._held_file = None
         self._held_indexes = None
 
     def remove(self) -> None:
-        self.forget_files()
+        self.release_files()
         for suffix in SEGMENT_SUFFIXES:
             try:
                 self._fs.remove_file(self._path + suffix)
@@ -260,13 +259,13 @@ class Segment:
     def index_is_full(self, config: LogConfig) -> bool:
         offset_index, time_index = self.indexes
         most = config.segment_index_bytes
-        # As in Kafka, the time index keeps its last place free for the entry that closes it.
+        # As in Kafka, the last entry of the time index is reserved for the final max timestamp.
         return len(offset_index) >= most // OFFSET_ENTRY_BYTES or len(time_index) >= max(
             1, most // TIME_ENTRY_BYTES - 1
         )
 
     def load_max_timestamp(self) -> None:
-        """Learns the newest timestamp from the entry that closed the time index."""
+        """Loads the max timestamp from the last entry of the time index."""
         if not self.max_timestamp_known:
             _, time_index = self.indexes
             if time_index:
@@ -275,9 +274,9 @@ class Segment:
             self.max_timestamp_known = True
 
     def note_append(self, batches: list[tuple[int, int, int]], index_interval_bytes: int) -> bool:
-        """Takes in batches that were just written behind each other: (last offset, size, max timestamp) of each.
+        """Updates the segment after a write of consecutive batches: (last offset, size, max timestamp) of each.
 
-        True if that made an index longer.
+        Returns whether an index entry was added.
         """
         entry_added = False
         position = self.size

@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 class LruCache(Generic[Value]):
-    """Bounded by weight: 1 per open file, bytes per loaded index. The newest value always stays, however heavy."""
+    """Bounded by weight: 1 per open file, bytes per loaded index. The newest value always stays."""
 
     __slots__ = ("_capacity", "_values", "weight")
 

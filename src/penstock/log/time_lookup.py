@@ -1,9 +1,9 @@
-"""From timestamps to batches, through the time indexes.
+"""Finds batches by timestamp, through the time indexes.
 
-Owns: which batch first reaches a timestamp, and which is the newest. Records are opaque to the log: the caller looks
-inside the batch that it is given.
+Owns: the first batch that reaches a timestamp, and the newest batch. Records are opaque to the log: the caller searches
+inside the batch.
 
-Invariant: an index entry decides nothing before the batch that it names confirmed it.
+Invariant: an index entry is used only after the batch that it refers to has confirmed it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TimeLookup:
         self._reader = reader
 
     def first_reaching(self, timestamp: int) -> Located | None:
-        """The first batch, from the log start on, whose max timestamp is not older than `timestamp`."""
+        """The first batch from the log start offset on whose max timestamp is at or after `timestamp`."""
         for number in range(len(self._state.segments)):
             if self.max_timestamp_of(number) < timestamp:
                 continue
@@ -36,7 +36,7 @@ class TimeLookup:
         return None
 
     def newest(self) -> Located | None:
-        """The batch with the largest max timestamp; the first of them if there are several."""
+        """The batch with the largest max timestamp; the first one if there are several."""
         timestamps = [self.max_timestamp_of(number) for number in range(len(self._state.segments))]
         newest = max(timestamps)
         if newest < 0:
@@ -70,7 +70,7 @@ class TimeLookup:
             try:
                 found = self._reader.locate(offset)
             except BrokerError:
-                offset = self._behind_damage(segment, offset)
+                offset = self._after_damage(segment, offset)
                 continue
             if found is None or found[2].max_timestamp >= timestamp:
                 return found
@@ -78,31 +78,30 @@ class TimeLookup:
         return None
 
     def _search_from(self, segment: Segment, timestamp: int) -> int:
-        """An offset, at most two index intervals before the batch looked for, behind batches that are all older."""
+        """An offset at most two index intervals before the wanted batch; all batches before it are older."""
         offset_index, time_index = segment.indexes
         before = time_index.last_before(timestamp)
         offset = segment.base_offset
         if before >= 0:
             last_older = segment.base_offset + time_index.offsets[before]
             if not self._confirms(segment, last_older, time_index.timestamps[before]):
-                raise BatchAnomaly(0, "the time index disagrees with the log")
+                raise BatchAnomaly(0, "the time index contradicts the log")
             offset = last_older + 1
         if before + 1 < len(time_index):
-            # Both indexes get their entries at the same batches. The entry after `before` was made because a batch
-            # since the previous offset index entry was newer, so whatever ends with that entry is older than
-            # `timestamp`.
+            # Both indexes get their entries at the same batches. The entry after `before` exists because a batch after
+            # the previous offset index entry was newer, so all batches up to that entry are older than `timestamp`.
             reached = time_index.offsets[before + 1]
             if not self._confirms(segment, segment.base_offset + reached, time_index.timestamps[before + 1]):
-                raise BatchAnomaly(0, "the time index disagrees with the log")
+                raise BatchAnomaly(0, "the time index contradicts the log")
             entry = offset_index.last_at_or_before(reached) - 1
             if entry >= 0:
                 offset = max(offset, segment.base_offset + offset_index.offsets[entry] + 1)
         return offset
 
     def _confirms(self, segment: Segment, last_offset: int, timestamp: int) -> bool:
-        """Whether a batch ends with this offset and is as new as an index says. Damage there confirms nothing.
+        """Whether a batch ends with this offset and has this max timestamp; a damaged one confirms nothing.
 
-        The indexes of an examined segment were made from its batches and need no confirmation.
+        The indexes of an examined segment were built from its batches and need no confirmation.
         """
         if segment.examined or (segment.size == 0 and timestamp < 0):
             return True
@@ -112,7 +111,7 @@ class TimeLookup:
             return False
         return found is not None and found[2].end_offset == last_offset + 1 and found[2].max_timestamp == timestamp
 
-    def _behind_damage(self, segment: Segment, offset: int) -> int:
+    def _after_damage(self, segment: Segment, offset: int) -> int:
         return max(
             (r.next_offset for r in segment.damage if r.first_offset <= offset < r.next_offset), default=offset + 1
         )

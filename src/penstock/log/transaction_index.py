@@ -1,11 +1,11 @@
-"""Aborted transactions: whose records a `read_committed` reader must skip, and the `.txnindex` files that remember it.
+"""The index of aborted transactions, whose records a `read_committed` reader skips: `.txnindex` files.
 
 Owns: the entries of one log, in memory as machine arrays and on disk in Kafka's format (34 bytes each). A segment's
-file holds those whose ABORT marker is in that segment; there is no file for a segment without any.
-Must never know: where a file lies, open transactions, or what a reader does with the list.
+file contains the transactions whose ABORT marker is in that segment; a segment without any has no file.
+Must never know: paths of files, open transactions, or what a reader does with the list.
 
-Invariant: entries stand in the order of their markers. Their last stable offsets never decrease, and no entry behind
-the first one whose last stable offset reaches an upper bound began before that bound.
+Invariant: entries are in the order of their markers. Their last stable offsets never decrease, and no entry after the
+first one whose last stable offset reaches an upper bound began before that bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class SavedIndex(NamedTuple):
-    """What the file of a segment must look like."""
+    """The expected size and CRC of a segment's file."""
 
     size: int
     crc: int
@@ -39,7 +39,7 @@ class TransactionIndex:
         self._producer_ids = array("q")
         self._first_offsets = array("q")
         self._last_offsets = array("q")  # of the markers
-        self._last_stable_offsets = array("q")  # how far transactions were decided once the marker was there
+        self._last_stable_offsets = array("q")  # the last stable offset after the marker
 
     def __len__(self) -> int:
         return len(self._producer_ids)
@@ -52,7 +52,7 @@ class TransactionIndex:
         )
 
     def append(self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> None:
-        """An entry that is known already is not added again: who replays a log may meet its marker a second time."""
+        """Ignores an entry that exists already: a replay may meet its marker again."""
         if self._last_offsets and last_offset <= self._last_offsets[-1]:
             return
         self._producer_ids.append(producer_id)
@@ -71,19 +71,19 @@ class TransactionIndex:
         return found
 
     def truncate(self, end_offset: int) -> None:
-        """Forgets the entries whose marker lies at or behind `end_offset`."""
+        """Removes the entries whose marker is at or after `end_offset`."""
         keep = bisect_left(self._last_offsets, end_offset)
         for column in self._columns:
             del column[keep:]
 
     def truncate_start(self, offset: int) -> None:
-        """Forgets the entries whose marker lies before `offset`."""
+        """Removes the entries whose marker is before `offset`."""
         gone = bisect_left(self._last_offsets, offset)
         for column in self._columns:
             del column[:gone]
 
     def encode(self, start_offset: int, end_offset: int) -> bytes:
-        """The file of the segment that holds the offsets [start_offset, end_offset); empty if it needs none."""
+        """The file of the segment with the offsets [start_offset, end_offset); empty if it needs none."""
         first = bisect_left(self._last_offsets, start_offset)
         end = bisect_left(self._last_offsets, end_offset)
         return b"".join(
@@ -92,9 +92,9 @@ class TransactionIndex:
         )
 
     def extend(self, content: bytes, start_offset: int, end_offset: int) -> bool:
-        """Adds the entries of the segment that holds these offsets; False, and nothing, if they cannot be its entries.
+        """Adds the entries of the segment with these offsets; returns False and adds nothing if they are invalid.
 
-        Segments are added in their order.
+        Segments must be added in order.
         """
         if len(content) % _ENTRY.size:
             return False

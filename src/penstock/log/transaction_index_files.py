@@ -1,15 +1,15 @@
-"""The `.txnindex` files of a log, and the checkpoint that vouches for them.
+"""The `.txnindex` files of a log, and the checkpoint that verifies them.
 
-Kafka's format has no checksum, and a segment without aborted transactions has no file at all. So a file that is damaged
-or gone would go unnoticed, and aborted records be read as committed ones. `transaction-index-checkpoint` therefore says
-which segments have a file, with how many bytes and with which CRC32C. Whatever does not agree with it is built anew
-from the log; Kafka, which does not know this file, leaves it alone.
+Kafka's format has no checksum, and a segment without aborted transactions has no file. So a damaged or missing file
+would go unnoticed, and aborted records would be read as committed. Therefore `transaction-index-checkpoint` lists the
+segments that have a file, with its size and CRC32C. Files that do not match are rebuilt from the log. Kafka ignores
+this checkpoint.
 
-Owns: names, the checkpoint's text, which files can be believed.
-Must never know: batches, and how an index is built anew.
+Owns: file names, the format of the checkpoint, which files are valid.
+Must never know: batches, and how an index is rebuilt.
 
-Invariant: files and checkpoint are written before the recovery point passes the end of their segment. Behind it, what
-they say is not asked: the log is replayed.
+Invariant: files and checkpoint are written before the recovery point passes the end of their segment. After the
+recovery point they are not used: the log is replayed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _VERSION: Final = 0
 
 
 def load(state: LogState, names: list[str], end_offset: int) -> int:
-    """Fills the transaction index from the files of segments that begin before `end_offset`.
+    """Loads the transaction index from the files of segments that begin before `end_offset`.
 
-    Returns where belief ends: `end_offset`, or the start of the first segment whose file is not what was written.
+    Returns the offset up to which it is valid: `end_offset`, or the start of the first segment with an invalid file.
     """
     index = state.transaction_index
     on_disk = {name for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX)}
@@ -62,7 +62,7 @@ def load(state: LogState, names: list[str], end_offset: int) -> int:
 
 
 def files_to_write(state: LogState, first: int, end: int) -> list[tuple[str, bytes]]:
-    """Path and content of the indexes of the segments numbered [first, end), and of the checkpoint behind them."""
+    """Path and content of the index files of the segments numbered [first, end), followed by the checkpoint."""
     index = state.transaction_index
     saved = index.saved
     if first >= end or not (index or saved):
@@ -84,14 +84,14 @@ def files_to_write(state: LogState, first: int, end: int) -> list[tuple[str, byt
 
 
 def remove_index_file(state: LogState, segment: Segment) -> None:
-    """For a segment that was cut: it grows again, and gets its file when it is sealed."""
+    """For a truncated segment: it grows again and gets its file when it is sealed."""
     if segment.base_offset in state.transaction_index.saved:
         with suppress(FileNotFoundError):
             state.fs.remove_file(segment.transaction_index_path)
 
 
-def remove_unfounded(state: LogState, names: list[str]) -> None:
-    """Removes the files of segments that turned out to hold no aborted transaction."""
+def remove_superfluous(state: LogState, names: list[str]) -> None:
+    """Removes the files of segments that have no aborted transaction."""
     for number, segment in enumerate(state.segments):
         name = offset_name(segment.base_offset) + TRANSACTION_INDEX_SUFFIX
         if name in names and not state.transaction_index.encode(segment.base_offset, state.end_offset_of(number)):
@@ -105,7 +105,7 @@ def encode_checkpoint(saved: dict[int, SavedIndex]) -> bytes:
 
 
 def decode_checkpoint(content: bytes) -> dict[int, SavedIndex] | None:
-    """None if this is not a whole checkpoint."""
+    """None if this is not a complete checkpoint."""
     try:
         version, count, *lines = content.decode().split("\n")
         rows = [tuple(map(int, line.split(" "))) for line in lines[:-1]]

@@ -1,10 +1,10 @@
-"""The transactions of one log: which are open, which have ended, and how far everything is decided (KIP-98).
+"""The transactions of one log: open ones, completed ones, and the last stable offset (KIP-98).
 
-Owns: the order of open transactions, and the memory of ended ones until their markers may be read.
-Must never know: batches, files, replicas. The high watermark arrives as an argument.
+Owns: the order of open transactions, and completed ones until their markers are below the high watermark.
+Must never know: batches, files, replicas. The high watermark is an argument.
 
-Invariant: what lies below the last stable offset is decided, and the markers that decided it lie below the high
-watermark. A marker that could still be lost decides nothing.
+Invariant: every transaction below the last stable offset is decided, by a marker below the high watermark. A marker
+that could still be lost decides nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Transactions:
     __slots__ = ("_ended", "aborted", "open")
 
     def __init__(self) -> None:
-        self.open: dict[int, int] = {}  # the first offset of each, in order, and its producer id
+        self.open: dict[int, int] = {}  # producer id by first offset, in order
         self.aborted = TransactionIndex()
-        # First offset and marker of each transaction that has ended. One that began after a later one is left out: it
-        # is readable before that one, and so never decides. What is left increases in both.
+        # First offset and marker of completed transactions. A transaction that began after one with a later marker is
+        # left out: it never determines the last stable offset. So both values increase.
         self._ended: deque[tuple[int, int]] = deque()
 
     @property
@@ -43,9 +43,9 @@ class Transactions:
         ended.append((first_offset, marker_offset))
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the first transaction began that is open, or whose marker is not below the high watermark.
+        """The first offset of the earliest transaction that is open, or whose marker is not below the high watermark.
 
-        The high watermark may only grow from call to call.
+        The high watermark must not decrease between calls.
         """
         ended = self._ended
         while ended and ended[0][1] < high_watermark:

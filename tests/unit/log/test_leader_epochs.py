@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.log.leader_epochs import EpochRun, LeaderEpochs, settle
+from penstock.log.leader_epochs import EpochRun, LeaderEpochs, resolve
 
 
 def test_the_checkpoint_is_kafkas_text() -> None:
@@ -81,17 +81,17 @@ class TestSettling:
     def test_one_batch_against_the_checkpoint_is_damaged(self) -> None:
         checkpoint = LeaderEpochs([(2, 0)])
         runs = [run(2, 2, 0, 5), run(66, 2, 5, 1), run(2, 2, 6, 5)]
-        assert settle(checkpoint, runs, 11, trust_single_batches=True).entries == [(2, 0)]
+        assert resolve(checkpoint, runs, 11, trust_single_batches=True).entries == [(2, 0)]
 
     def test_two_batches_against_the_checkpoint_are_right(self) -> None:
         checkpoint = LeaderEpochs([(6, 0)])
-        assert settle(checkpoint, [run(2, 6, 0, 5)], 5, trust_single_batches=True).entries == [(2, 0)]
+        assert resolve(checkpoint, [run(2, 6, 0, 5)], 5, trust_single_batches=True).entries == [(2, 0)]
 
     def test_without_a_checkpoint_the_order_decides(self) -> None:
         runs = [run(0, -1, 0, 5), run(64, -1, 5, 1), run(0, -1, 6, 5), run(1, -1, 11, 1)]
-        assert settle(None, runs, 12, trust_single_batches=True).entries == [(0, 0), (1, 11)]
-        assert settle(None, runs, 12, trust_single_batches=False).entries == [(0, 0)]
+        assert resolve(None, runs, 12, trust_single_batches=True).entries == [(0, 0), (1, 11)]
+        assert resolve(None, runs, 12, trust_single_batches=False).entries == [(0, 0)]
 
     def test_an_epoch_that_wrote_nothing_yet_is_kept(self) -> None:
         checkpoint = LeaderEpochs([(0, 0), (1, 5)])
-        assert settle(checkpoint, [run(0, 0, 0, 5)], 5, trust_single_batches=True).entries == [(0, 0), (1, 5)]
+        assert resolve(checkpoint, [run(0, 0, 0, 5)], 5, trust_single_batches=True).entries == [(0, 0), (1, 5)]
