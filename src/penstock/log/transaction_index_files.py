@@ -55,7 +55,7 @@ def load(state: LogState, names: list[str], end_offset: int) -> int:
             continue
         found = SavedIndex(len(content), crc32c(content))
         if found != expected or not index.extend(content, base_offset, state.end_offset_of(number)):
-            reason = "it is not the transaction index that was written, and is built anew"
+            reason = "it does not match its checkpoint and is rebuilt"
             state.report(Damage(f"{state.directory}/{name}", 0, len(content), reason))
             return base_offset
     return end_offset
