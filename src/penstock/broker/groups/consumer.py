@@ -6,7 +6,6 @@ the id belongs to a classic one: an empty group changes its kind and keeps its o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from penstock.coordinator.consumer_group_description import DescribedGroup
 from penstock.coordinator.consumer_group_messages import ConsumerGroupSettings, Heartbeat, check_heartbeat
 from penstock.coordinator.records.consumer_group_records import change_record
 from penstock.coordinator.topic_partitions import Topic, TopicCatalogue
-from penstock.core.ids import UUID_BYTES, uuid_text
+from penstock.core.ids import uuid_text
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class ConsumerGroups:
         settings = self.settings
         check_heartbeat(heartbeat, api_version, settings)
         if not heartbeat.member_id:
-            heartbeat = replace(heartbeat, member_id=uuid_text(os.urandom(UUID_BYTES)))
+            heartbeat = replace(heartbeat, member_id=uuid_text(self._coordinator.node.entropy.uuid()))
         joins = heartbeat.member_epoch == JOIN_EPOCH
         coordinator = self._coordinator
         shard = coordinator.shard(heartbeat.group_id) if joins else coordinator.shard_to_read(heartbeat.group_id)

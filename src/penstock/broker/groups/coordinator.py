@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
 from penstock.broker.coordinator_log import CoordinatorLog, CoordinatorTopic
@@ -70,14 +70,17 @@ class GroupCoordinator:
             node.loop, self.log.partition, self._load, self._shard_loaded, self.metrics.load_time
         )
         self._watch_numbers(node.metrics)
-        # A clock that the system's time being set cannot move: members would expire that are well and alive.
-        self._clock_origin_ms = node.now_ms() - int(node.loop.time() * 1000)
+        # A clock that setting the system's time cannot move: members would expire that are alive.
+        self._clock_origin_ms = node.now_ms() - node.clock.monotonic_ms()
         self._deadlines = Deadlines(node.loop, self.now_ms, self._group_is_due)
         self._cleanup: asyncio.TimerHandle | None = None
         self._schedule_cleanup()
 
     def now_ms(self) -> int:
-        return self._clock_origin_ms + int(self.node.loop.time() * 1000)
+        return self._clock_origin_ms + self.node.clock.monotonic_ms()
+
+    def _new_uuid(self) -> str:
+        return str(UUID(bytes=self.node.entropy.uuid()))
 
     def close(self) -> None:
         self._deadlines.close()
@@ -138,7 +141,7 @@ class GroupCoordinator:
         settings = self.classic_settings
         for snapshot in loaded.classic.values():
             self._generations[snapshot.group_id] = snapshot.generation_id
-            shard.groups[snapshot.group_id] = ClassicGroup.restore(snapshot, settings, _new_uuid, self.now_ms())
+            shard.groups[snapshot.group_id] = ClassicGroup.restore(snapshot, settings, self._new_uuid, self.now_ms())
             yield 0
         for group_id, changes in loaded.consumer.items():
             shard.groups[group_id] = self.consumers.restore(group_id, list(changes.values()))
@@ -186,7 +189,7 @@ class GroupCoordinator:
         )
 
     def new_classic_group(self, group_id: str) -> ClassicGroup:
-        return ClassicGroup(group_id, self.classic_settings, _new_uuid)
+        return ClassicGroup(group_id, self.classic_settings, self._new_uuid)
 
     def carry_out(self, shard: GroupShard, group: ClassicGroup, effects: Iterable[Effect]) -> None:
         """What a classic group decided: changes into the log, and answers behind them."""
@@ -303,7 +306,3 @@ def _reply_of(effect: Effect) -> GroupReply:
     assert not isinstance(effect, GroupChanged)
     assert isinstance(effect.token, GroupReply), "groups are given no other tokens"
     return effect.token
-
-
-def _new_uuid() -> str:
-    return str(uuid.uuid4())

@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.deferred import Deferred
-from penstock.broker.network.sender import SENDFILE_BYTES_MIN, Sender, is_memory
+from penstock.broker.network.sender import SENDFILE_BYTES_MIN, is_memory
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY, Route
 from penstock.core import limits
@@ -76,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         transport_socket = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self._sender = Sender(transport_socket, self._node.loop, self._drained, self.close)
+        self._sender = self._server.new_sender(transport_socket, self._node.loop, self._drained, self.close)
         self.last_active = self._node.loop.time()
         self._traffic.accepted.value += 1
         self._traffic.open.value += 1

@@ -14,7 +14,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -37,8 +37,24 @@ def is_memory(chunk: Memory | LogSlice) -> TypeIs[Memory]:
     return isinstance(chunk, _MEMORY_TYPES)
 
 
+class ResponseSender(Protocol):
+    """The way out of one connection, as the connection sees it."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Of memory that the peer has not taken yet."""
+        ...
+
+    def send(self, chunks: list[Memory | LogSlice]) -> None: ...
+    def close(self) -> None: ...
+
+
+# From the transport's socket, the event loop, and what to call when everything is sent or the peer is gone.
+NewSender = Callable[[socket.socket, asyncio.AbstractEventLoop, Callable[[], None], Callable[[], None]], ResponseSender]
+
+
 class Sender:
-    """The way out of one connection."""
+    """Writes to a socket, and sends files by sendfile."""
 
     __slots__ = (
         "_closed",
@@ -162,4 +178,4 @@ class Sender:
 
 
 def _nothing() -> None:
-    """Nobody is there to be told any more."""
+    """The connection is closed."""

@@ -9,15 +9,20 @@ from functools import partial
 from penstock.broker.metrics import ListenerMetrics
 from penstock.broker.network.connection import Connection
 from penstock.broker.network.endpoints import BoundListener
+from penstock.broker.network.sender import NewSender, Sender
 from penstock.broker.node import Node
 from penstock.core import limits
 
 
 class Server:
-    """Closes connections that have been idle for `connections.max.idle.ms`."""
+    """Closes connections that have been idle for `connections.max.idle.ms`.
 
-    def __init__(self, node: Node) -> None:
+    `new_sender` makes the way out of a connection; a simulation passes one that needs no socket.
+    """
+
+    def __init__(self, node: Node, new_sender: NewSender = Sender) -> None:
         self._node = node
+        self.new_sender = new_sender
         self._connections: set[Connection] = set()
         self._listeners: list[asyncio.Server] = []
         self._idle_check: asyncio.TimerHandle | None = None
