@@ -146,7 +146,7 @@ def test_damaged_batches_are_read_or_refused(
         return
     rows = [row for each in out for row in rows_of(each)]
     header = parse_header(batch)
-    if columns.cut_batch_bytes or header.is_control or header.records_count == 0:
+    if columns.truncated_batch_bytes or header.is_control or header.records_count == 0:
         assert rows == []
         return
     flag = 1 if header.attributes & TIMESTAMP_TYPE_FLAG else 0

@@ -1,10 +1,10 @@
-"""The columns of one Arrow batch of records while they are being filled, and the schema that they have.
+"""A builder of an Arrow batch of records, and its schema.
 
-Owns: the memory of the columns, and putting the finished columns together. The loops over records are kernels'.
+Owns: the memory of the columns, and their assembly. Kernels loop over the records.
 Must never know: where the records come from.
 
-Columns and types are those of Spark's own Kafka source. Memory comes from Arrow's pool, which hands out again what was
-given back: fresh memory costs a page fault for every four kilobytes.
+Columns and types are those of Spark's own Kafka source. Memory comes from Arrow's pool, which reuses released memory:
+fresh memory costs a page fault per four kilobytes.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FIELDS: Final = {
     "offset": pa.field("offset", pa.int64()),
     "timestamp": pa.field("timestamp", pa.timestamp("us", tz="UTC")),
     "timestampType": pa.field("timestampType", pa.int32()),
-    # Spark compares list types by the name of their element too.
+    # Spark also compares the element names of list types.
     "headers": pa.field("headers", pa.list_(pa.field("element", _HEADER_TYPE))),
 }
 
 
 class RecordSpan(NamedTuple):
-    """Records of one batch that are still to be made rows: `records_count` of them in `payload[position:end]`."""
+    """Records of one batch that are not rows yet: `records_count` of them in `payload[position:end]`."""
 
     payload: NDArray[np.uint8]
     position: int
@@ -50,7 +50,7 @@ class RecordSpan(NamedTuple):
 
 
 class _Growing(NamedTuple):
-    """A binary column: the arrays that kernels write, and the Arrow buffers behind them."""
+    """A binary column: the arrays that kernels write, and their Arrow buffers."""
 
     wanted: bool
     offsets: NDArray[np.int32]
@@ -66,7 +66,7 @@ class _Growing(NamedTuple):
 
 
 class ArrowRows:
-    """Room for `rows_max` rows whose keys and values each take up to `content_bytes_max`."""
+    """Space for `rows_max` rows whose keys and values have up to `content_bytes_max` bytes each."""
 
     def __init__(self, columns: Sequence[str], rows_max: int, content_bytes_max: int) -> None:
         self._columns = columns
@@ -83,7 +83,7 @@ class ArrowRows:
         self.rows = 0
 
     def append(self, span: RecordSpan, row_bytes_max: int) -> RecordSpan | None:
-        """Makes rows of a span's records; returns what is left of the span once the rows are full."""
+        """Appends a span's records as rows; returns the rest of the span when no more rows fit."""
         first_row = self.rows
         consumed, position, self.rows, self._bytes, status = decode_records(
             *(span.payload, span.position, span.end, span.records_count),
@@ -107,12 +107,12 @@ class ArrowRows:
             return span._replace(position=position, records_count=span.records_count - consumed)
         if position != span.end:
             raise ProtocolError(
-                f"{span.end - position} bytes are left behind the last record of the batch at offset {span.base_offset}"
+                f"{span.end - position} bytes are left after the last record of the batch at offset {span.base_offset}"
             )
         return None
 
     def finish(self, topic: Any, partition: Any) -> Any:
-        """The rows as a pyarrow RecordBatch; `topic` and `partition` are columns of at least as many rows."""
+        """The rows as a pyarrow RecordBatch; `topic` and `partition` are columns with at least as many rows."""
         rows = self.rows
         arrays = []
         for column in self._columns:
@@ -169,19 +169,19 @@ class ArrowRows:
 
 
 def schema_of(columns: Sequence[str]) -> Any:
-    """The Arrow schema of the named columns, in their order."""
+    """The Arrow schema of these columns, in this order."""
     return pa.schema([FIELDS[column] for column in columns])
 
 
 def repeated_text(text: str, rows: int) -> Any:
-    """A string column that says the same in every row."""
+    """A string column with the same value in every row."""
     content = text.encode()
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(content))
     return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(content * rows)])
 
 
 def repeated_number(number: int, rows: int) -> Any:
-    """An int32 column that says the same in every row."""
+    """An int32 column with the same value in every row."""
     return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(np.full(rows, number, np.int32))])
 
 

@@ -1,6 +1,6 @@
-"""Arrow columns of bytes as the plain arrays that encoding kernels read.
+"""Converts Arrow columns of bytes into the plain arrays that encoding kernels read.
 
-Owns: slices, validity bitmaps and the several Arrow types that hold bytes or text.
+Owns: slices, validity bitmaps and the Arrow types for bytes or text.
 Must never know: what the bytes are for.
 """
 
@@ -17,7 +17,7 @@ _NO_BYTES: Final[NDArray[np.uint8]] = np.empty(0, np.uint8)
 
 
 class BinaryColumn(NamedTuple):
-    """Row r is `content[starts[r]:][:lengths[r]]`, or null if that length is -1. Empty arrays: there is no column."""
+    """Row r is `content[starts[r]:][:lengths[r]]`, or null if that length is -1. Empty if the column is missing."""
 
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -43,22 +43,22 @@ def binary_column(array: Any, name: str) -> BinaryColumn:
         try:
             array = array.cast(pa.large_binary())
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-            raise ValueError(f"column {name!r} is {array.type}; it has to be binary or string") from error
+            raise ValueError(f"column {name!r} is {array.type}; it must be binary or string") from error
     validity, offsets, content = array.buffers()
     starts, lengths = _extents(array, validity, offsets, np.dtype(np.int64 if _is_large(array.type) else np.int32))
     return BinaryColumn(starts, lengths, _NO_BYTES if content is None else np.frombuffer(content, np.uint8))
 
 
 def header_columns(array: Any) -> HeaderColumns:
-    """A column of lists of (key, value), as Spark's Kafka sink takes them; null is an empty list."""
+    """A column of lists of (key, value), as in Spark's Kafka sink; null is an empty list."""
     arrow_type = array.type
     is_large = pa.types.is_large_list(arrow_type)
     if not (is_large or pa.types.is_list(arrow_type)) or not pa.types.is_struct(arrow_type.value_type):
-        raise ValueError(f"column 'headers' is {arrow_type}; it has to be a list of structs of key and value")
+        raise ValueError(f"column 'headers' is {arrow_type}; it must be a list of structs with key and value")
     struct = arrow_type.value_type
     fields = [struct.get_field_index(name) for name in ("key", "value")]
     if min(fields) < 0:
-        raise ValueError(f"column 'headers' has structs of {struct}; they have to have the fields key and value")
+        raise ValueError(f"column 'headers' has structs of {struct}; they must have the fields key and value")
     validity, offsets = array.buffers()[:2]
     starts, counts = _extents(array, validity, offsets, np.dtype(np.int64 if is_large else np.int32))
     counts = np.maximum(counts, 0)
@@ -79,7 +79,7 @@ def validity_of(array: Any) -> NDArray[np.bool_]:
 
 
 def numbers_of(array: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The values of a column of fixed width; what stands where a row is null means nothing."""
+    """The values of a fixed-width column; values of null rows are undefined."""
     content = array.buffers()[1]
     if content is None:
         return np.zeros(len(array), dtype)
@@ -90,7 +90,7 @@ def _extents(
     array: Any, validity: Any, offsets: Any, dtype: np.dtype[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     rows = len(array)
-    if rows == 0 or offsets is None:  # Arrow may leave the offsets of an empty column out
+    if rows == 0 or offsets is None:  # Arrow may omit the offsets of an empty column
         return np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     bounds = np.frombuffer(offsets, dtype, count=rows + 1, offset=array.offset * dtype.itemsize)
     starts = bounds[:-1].astype(np.int64)

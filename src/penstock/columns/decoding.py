@@ -1,12 +1,12 @@
-"""The record batches of one partition, as they come in fetch answers, into Arrow batches of bounded size.
+"""Decodes the record batches of one partition, from fetch responses, into Arrow batches of bounded size.
 
-Owns: which records a reader sees. Batches are cut out of the bytes, their CRC is checked, control batches and aborted
-transactions are left out (as Kafka's consumer does), and so is what lies outside the wanted offsets.
-Must never know: connections, Spark, and single records, which are the kernels' (`record_kernels.py`).
+Owns: which records a reader sees. It splits the bytes into batches, verifies their CRC, and skips control batches,
+aborted transactions (like Kafka's consumer) and records outside the wanted offsets.
+Must never know: connections, Spark, and single records; kernels decode those (`decoding_kernels.py`).
 
-Invariant: each offset becomes a row at most once, and rows come in the order of the log.
-Invariant: `next_offset` moves past everything that was looked at, rows or not.
-Invariant: bytes that mean nothing raise ProtocolError; after that the reader is of no use any more.
+Invariant: each offset becomes a row at most once, and rows are in log order.
+Invariant: `next_offset` advances past every batch that was read, with or without rows.
+Invariant: invalid bytes raise ProtocolError; the reader cannot be used afterwards.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "
 COLUMNS_WITH_HEADERS: Final = (*COLUMNS, "headers")
 
 _OFFSET_END: Final = 2**63 - 1
-_ARROW_BYTES_MAX: Final = 1 << 30  # half of what the 32-bit offsets of a binary column can address
+_ARROW_BYTES_MAX: Final = 1 << 30  # half of the range of the 32-bit offsets of a binary column
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnLimits:
-    """How large an Arrow batch becomes, and what a compressed batch may unfold to.
+    """The maximum size of an Arrow batch, and of a decompressed record batch.
 
-    A record that is larger than `bytes_max` alone has an Arrow batch of its own.
+    A single record that is larger than `bytes_max` gets its own Arrow batch.
     """
 
     rows_max: int = 64 * 1024
@@ -57,16 +57,16 @@ class ColumnLimits:
 
     def __post_init__(self) -> None:
         if self.rows_max < 1 or not 1 <= self.bytes_max <= _ARROW_BYTES_MAX:
-            raise ValueError(f"an Arrow batch holds at least one row and at most {_ARROW_BYTES_MAX} bytes")
+            raise ValueError(f"an Arrow batch must allow at least one row and at most {_ARROW_BYTES_MAX} bytes")
         if not 1 <= self.decompressed_bytes_max <= _ARROW_BYTES_MAX:
-            raise ValueError(f"a record batch unfolds to at most {_ARROW_BYTES_MAX} bytes")
+            raise ValueError(f"a record batch must decompress to at most {_ARROW_BYTES_MAX} bytes")
 
 
 class RecordColumns:
-    """Takes in the record bytes of fetch answers, gives out Arrow batches.
+    """Converts the record bytes of fetch responses into Arrow batches.
 
-    `feed` gives out batches that are full and keeps the rest, so that many small fetches make few batches; `flush`
-    gives out what was kept. Fed bytes must stay as they are until then: flush before a buffer is used again.
+    `feed` yields full batches and keeps the rest, so that many small fetches give few batches; `flush` yields the rest.
+    Fed bytes must not change until then: flush before a buffer is reused.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class RecordColumns:
     ) -> None:
         unknown = [column for column in columns if column not in FIELDS]
         if unknown:
-            raise ValueError(f"records have no column {unknown[0]!r}; they have {', '.join(FIELDS)}")
+            raise ValueError(f"records have no column {unknown[0]!r}; available are {', '.join(FIELDS)}")
         self._topic = topic
         self._partition = partition
         self._next_offset = start_offset
@@ -91,33 +91,33 @@ class RecordColumns:
         self._waiting: deque[RecordSpan] = deque()
         self._waiting_records = 0
         self._waiting_bytes = 0
-        self._cut_batch_bytes = 0
+        self._truncated_batch_bytes = 0
         self._topic_column = repeated_text(topic, 0)
         self._partition_column = repeated_number(partition, 0)
 
     @property
     def next_offset(self) -> int:
-        """Where the next fetch should begin; moves on while the iterator of `feed` is consumed."""
+        """The offset of the next fetch; advances while the iterator of `feed` is consumed."""
         return self._next_offset
 
     @property
     def is_complete(self) -> bool:
-        """Nothing before the end offset is missing any more."""
+        """Whether everything before the end offset has been read."""
         return self._next_offset >= self._end_offset
 
     @property
-    def cut_batch_bytes(self) -> int:
-        """The size of the batch that the last feed ended within; 0 if it ended with a whole one.
+    def truncated_batch_bytes(self) -> int:
+        """The size of a truncated last batch of the last feed; 0 if it was complete.
 
-        The next fetch has it from its beginning. A fetch whose first batch is cut has to ask for this many bytes.
+        The next fetch starts with this batch. If the first batch of a fetch is truncated, fetch this many bytes.
         """
-        return self._cut_batch_bytes
+        return self._truncated_batch_bytes
 
     def feed(self, records: Bytes, aborted: Iterable[tuple[int, int]] = ()) -> Iterator[Any]:
-        """Takes in the records of one fetch answer, and gives out each pyarrow RecordBatch as it becomes full.
+        """Decodes the records of one fetch response, and yields each pyarrow RecordBatch as soon as it is full.
 
-        `aborted` is the answer's own list of aborted transactions (producer id, first offset); it is empty for a reader
-        that does not ask for committed records only.
+        `aborted` is the response's list of aborted transactions (producer id, first offset); it is empty under
+        `read_uncommitted`.
         """
         for span in self._spans(memoryview(records).toreadonly(), _AbortedProducers(aborted)):
             self._waiting.append(span)
@@ -129,19 +129,19 @@ class RecordColumns:
                 yield from self._build()
 
     def flush(self) -> Iterator[Any]:
-        """Gives out what `feed` has kept."""
+        """Yields the rows that `feed` has kept."""
         while self._waiting:
             yield from self._build()
 
     def _spans(self, records: memoryview, aborted: _AbortedProducers) -> Iterator[RecordSpan]:
-        """The payloads of the batches that have something for this reader."""
+        """The payloads of the batches with records for this reader."""
         plain = np.frombuffer(records, np.uint8)
         position = 0
-        self._cut_batch_bytes = 0
+        self._truncated_batch_bytes = 0
         while position < len(records) and not self.is_complete:
             header = _header_at(records, position)
             if header is None or position + header.size > len(records):
-                self._cut_batch_bytes = header.size if header else HEADER_BYTES
+                self._truncated_batch_bytes = header.size if header else HEADER_BYTES
                 return
             if header.base_offset >= self._end_offset:
                 self._next_offset = self._end_offset
@@ -149,14 +149,14 @@ class RecordColumns:
             start, position = position, position + header.size
             batch = records[start:position]
             if not crc_holds(batch, header):
-                raise ProtocolError(f"the CRC of the batch at offset {header.base_offset} does not hold")
-            is_visible = aborted.let_through(batch, header) and not header.is_control
+                raise ProtocolError(f"the CRC of the batch at offset {header.base_offset} does not match")
+            is_visible = aborted.accepts(batch, header) and not header.is_control
             offset_min = self._next_offset
             self._next_offset = max(offset_min, min(header.end_offset, self._end_offset))
             if not is_visible or header.end_offset <= offset_min:
                 continue
             if header.records_count == 0 and header.size == HEADER_BYTES:
-                continue  # compaction keeps such a batch for its producer's sequence
+                continue  # compaction keeps an empty batch for its producer's sequence
             payload, payload_start, payload_end = plain, start + HEADER_BYTES, position
             if header.compression != Compression.NONE:
                 unfolded = decompress(header.compression, batch[HEADER_BYTES:], self._limits.decompressed_bytes_max)
@@ -164,7 +164,7 @@ class RecordColumns:
                 payload_start, payload_end = 0, len(payload)
             if not 0 <= header.records_count <= (payload_end - payload_start) // SMALLEST_RECORD_BYTES:
                 raise ProtocolError(
-                    f"the batch at offset {header.base_offset} announces {header.records_count} records"
+                    f"the batch at offset {header.base_offset} declares {header.records_count} records"
                     f" in {payload_end - payload_start} bytes"
                 )
             yield RecordSpan(
@@ -181,7 +181,7 @@ class RecordColumns:
             )
 
     def _build(self) -> Iterator[Any]:
-        """Makes one Arrow batch of what waits, or none if all of that lies outside the wanted offsets."""
+        """Builds one Arrow batch of the pending records, or none if all of them are outside the wanted offsets."""
         limits = self._limits
         rows_max = min(limits.rows_max, max(self._waiting_records, 1))
         rows = ArrowRows(self._columns, rows_max, min(limits.bytes_max, self._waiting_bytes))
@@ -194,13 +194,13 @@ class RecordColumns:
                 self._waiting.appendleft(rest)
                 if rows.rows:
                     break
-                # A single record is larger than the limit: it fits what its own batch has left.
+                # A single record exceeds the limit: the rest of its own batch is large enough.
                 rows = ArrowRows(self._columns, 1, rest.end - rest.position)
         if rows.rows:
             yield rows.finish(*self._constant_columns(rows.rows))
 
     def _constant_columns(self, rows: int) -> tuple[Any, Any]:
-        """Topic and partition for at least so many rows; made once for the largest batch so far."""
+        """Topic and partition columns with at least this many rows, cached for the largest batch so far."""
         if len(self._topic_column) < rows:
             self._topic_column = repeated_text(self._topic, rows)
             self._partition_column = repeated_number(self._partition, rows)
@@ -208,14 +208,14 @@ class RecordColumns:
 
 
 class _AbortedProducers:
-    """Whose batches are part of an aborted transaction, at the place of one fetch answer that has been reached."""
+    """The producers with an aborted transaction at the current position of a fetch response."""
 
     def __init__(self, transactions: Iterable[tuple[int, int]]) -> None:
         self._ahead = deque(sorted(transactions, key=lambda transaction: transaction[1]))
         self._aborting: set[int] = set()
 
-    def let_through(self, batch: memoryview, header: BatchHeader) -> bool:
-        """False for a batch of an aborted transaction; batches have to come in the order of the log."""
+    def accepts(self, batch: memoryview, header: BatchHeader) -> bool:
+        """False for a batch of an aborted transaction; batches must be passed in log order."""
         if header.producer_id == NO_PRODUCER_ID:
             return True
         while self._ahead and self._ahead[0][1] < header.end_offset:
@@ -230,7 +230,7 @@ class _AbortedProducers:
 
 
 def _header_at(records: memoryview, position: int) -> BatchHeader | None:
-    """The header of the batch at `position`; None if the records end within it."""
+    """The header of the batch at `position`; None if the records end inside it."""
     if position + MAGIC_AT < len(records):
         magic = records[position + MAGIC_AT]
         if magic < MAGIC_V2:
@@ -244,10 +244,9 @@ def _header_at(records: memoryview, position: int) -> BatchHeader | None:
         return None
     header = parse_header(records, position)
     if header.batch_length < HEADER_BYTES - LOG_OVERHEAD:
-        raise ProtocolError(f"a batch of {header.batch_length} bytes is too short for its own header")
+        raise ProtocolError(f"a batch of {header.batch_length} bytes is shorter than its header")
     if header.base_offset < 0 or header.last_offset_delta < 0 or header.end_offset > _OFFSET_END:
         raise ProtocolError(
-            f"a batch has the impossible offsets {header.base_offset} to {header.base_offset}"
-            f" + {header.last_offset_delta}"
+            f"a batch has the invalid offsets {header.base_offset} to {header.base_offset} + {header.last_offset_delta}"
         )
     return header

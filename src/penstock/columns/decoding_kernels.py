@@ -1,13 +1,12 @@
-"""Compiled loops from the records of a batch to the buffers of Arrow columns.
+"""Compiled loops that decode the records of a batch into the buffers of Arrow columns.
 
-Owns: everything that decoding does once per record. What is done once per batch is in `arrow_rows.py`, which alone
-should call these.
+Owns: the work per record. `arrow_rows.py` does the work per batch and is the only caller.
 Must never know: pyarrow, batch headers, compression, Python objects.
 
-Compiled and cached as `kernel_compilation.py` says.
+For compilation and caching see `kernel_compilation.py`.
 
-Invariant: a decoding kernel reads nothing outside `payload[position:end]` and writes nothing outside the arrays that it
-was given, whatever the bytes say. numba does not check indices, so each read and each copy is guarded here.
+Invariant: a decoding kernel reads nothing outside `payload[position:end]` and writes nothing outside its arrays,
+whatever the bytes are. numba does not check indices, so each read and each copy is checked here.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from penstock.columns.kernel_compilation import (
 )
 from penstock.columns.kernel_intrinsics import copy_bytes
 
-# What a decoding kernel ended with.
+# The status of a decoding kernel.
 DONE: Final = 0
-FULL: Final = 1  # the next record has no room in the columns; go on with fresh ones
+FULL: Final = 1  # the next record does not fit into the columns; continue with new ones
 BAD_RECORD: Final = 2
 BAD_OFFSET: Final = 3
 BAD_HEADERS: Final = 4
@@ -42,7 +41,7 @@ BAD_HEADERS: Final = 4
 SMALLEST_RECORD_BYTES: Final = 7
 _SMALLEST_BODY_BYTES: Final = 6
 
-# The times that a number of microseconds can hold, in milliseconds.
+# The range of timestamps that microseconds can represent, in milliseconds.
 MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 MILLISECONDS_MIN: Final = -MILLISECONDS_MAX
 _INT64_MAX: Final = 2**63 - 1
@@ -50,7 +49,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 @inlined
 def _read_varint(buffer: Any, position: Any, end: Any) -> Any:
-    """A zigzag varint and the position behind it, which is behind `end` too if the number does not end in time."""
+    """A zigzag varint and the position after it, which is beyond `end` if the varint is incomplete."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while position < end and shift < np.uint64(64):
@@ -67,7 +66,7 @@ def _read_varint(buffer: Any, position: Any, end: Any) -> Any:
 
 @inlined
 def _microseconds(base_ms: Any, delta_ms: Any) -> Any:
-    """The time of a record; one that microseconds cannot express becomes the nearest that they can."""
+    """A record's timestamp in microseconds; values out of range are clamped."""
     time_ms = base_ms + delta_ms
     if ((base_ms ^ time_ms) & (delta_ms ^ time_ms)) < 0:  # the sum has wrapped around
         time_ms = _INT64_MAX if base_ms > 0 else -_INT64_MAX
@@ -122,13 +121,13 @@ def decode_records(
     header_starts: Any,
     header_ends: Any,
 ) -> Any:
-    """Appends up to `count` records as rows from `row` on; those outside `offset_min..offset_end` are passed over.
+    """Appends up to `count` records as rows from `row` on; skips those outside `offset_min..offset_end`.
 
-    A row goes in while the sum of record sizes, `row_bytes`, stays within `row_bytes_max`; the first goes in anyway,
-    if it fits the arrays. Headers are not looked at, only where they are. The caller has made `len(offsets)` the
-    number of rows that every array has room for, zeroed the validity, and filled the offsets up to `row`.
+    Rows are appended while the sum of record sizes, `row_bytes`, stays within `row_bytes_max`; the first one always,
+    if it fits into the arrays. Headers are only located. The caller ensures that every array has space for
+    `len(offsets)` rows, that the validity is zeroed, and that the offsets are filled up to `row`.
 
-    Returns the records consumed, the position behind them, the new `row` and `row_bytes`, and a status.
+    Returns the number of consumed records, the position after them, the new `row` and `row_bytes`, and a status.
     """
     row_capacity = offsets.size
     key_end = np.int64(key_offsets[row]) if wants_keys else np.int64(0)
@@ -156,7 +155,7 @@ def decode_records(
             return index, record_start, row, row_bytes, BAD_RECORD
         if value_length > 0:
             position += value_length
-        if position == record_end:  # not even a count of headers
+        if position == record_end:  # the header count is missing
             return index, record_start, row, row_bytes, BAD_RECORD
         if offset_delta < 0 or offset_delta > last_offset_delta:
             return index, record_start, row, row_bytes, BAD_OFFSET
@@ -192,7 +191,7 @@ def decode_records(
 
 @compiled(integers(4)(BYTES_IN, INT64S_IN, INT64S_IN, INT, INT))
 def measure_headers(payload: Any, starts: Any, ends: Any, first_row: Any, end_row: Any) -> Any:
-    """How many headers rows have, the bytes of their names and of their values, and a status; all is checked here."""
+    """The number of headers of the rows, the bytes of their names and values, and a status. Validates all of them."""
     count = np.int64(0)
     name_bytes = np.int64(0)
     value_bytes = np.int64(0)
@@ -242,7 +241,7 @@ def copy_headers(
     values: Any,
     value_validity: Any,
 ) -> Any:
-    """Appends the headers of rows that `measure_headers` found good; returns the number of headers after that.
+    """Appends the headers of rows that `measure_headers` has validated; returns the new number of headers.
 
     A row without headers is null, as in Spark's own Kafka source.
     """

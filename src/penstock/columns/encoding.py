@@ -1,10 +1,10 @@
-"""Arrow columns into whole record batches, one stream of batches for each partition that rows go to.
+"""Encodes Arrow columns into record batches, partition by partition.
 
-Owns: the bounds of a batch, its header, compression and CRC.
+Owns: the limits of a batch, its header, compression and CRC.
 Must never know: connections, producers, Spark, and the time, which is passed in.
 
-Invariant: rows of one partition keep their order within and across its batches.
-Invariant: no Python object is made for a row; the loops are kernels' (`encoding_kernels.py`).
+Invariant: rows of one partition keep their order within and across batches.
+Invariant: no Python object is created per row; kernels loop over rows (`encoding_kernels.py`).
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from penstock.protocol.record_batch import (
     seal,
 )
 
-# How many of a unit make a millisecond; seconds are the one unit that is coarser.
+# Units per millisecond. Seconds, the only coarser unit, are cast first.
 _PER_MILLISECOND: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How large a record batch becomes, before compression; a row that is larger alone has a batch of its own.
+    """The maximum size of a record batch before compression; a larger row gets its own batch.
 
-    The default stays below the `message.max.bytes` that brokers have by default.
+    The default is below the brokers' default `message.max.bytes`.
     """
 
     rows_max: int = 16 * 1024
@@ -57,11 +57,11 @@ class BatchLimits:
 
     def __post_init__(self) -> None:
         if self.rows_max < 1 or not HEADER_BYTES < self.bytes_max <= 1 << 30:
-            raise ValueError("a batch holds at least one row and its header, and at most a gigabyte")
+            raise ValueError("a batch must allow at least one row and its header, and at most a gigabyte")
 
 
 class EncodedBatch(NamedTuple):
-    """A whole record batch that belongs to no producer yet: whoever sends it writes the producer's fields."""
+    """A complete record batch without a producer: the sender sets the producer fields."""
 
     partition: int
     records_count: int
@@ -76,7 +76,7 @@ class _Columns(NamedTuple):
 
 
 class ColumnEncoder:
-    """Encodes the rows of one task: it remembers whose turn it is for rows without a key."""
+    """Encodes the rows of one task. It keeps the sticky partition of rows without a key."""
 
     def __init__(
         self,
@@ -95,10 +95,10 @@ class ColumnEncoder:
         self._scratch = np.empty(self._limits.bytes_max, np.uint8)
 
     def encode(self, rows: Any, now_ms: int) -> Iterator[EncodedBatch]:
-        """The batches of one pyarrow RecordBatch, partition after partition.
+        """The batches of one pyarrow RecordBatch, partition by partition.
 
         Columns: `key`, `value` (binary or string), `headers` (list of key and value), `timestamp` (null: `now_ms`),
-        `partition` (null: by key). Each may be missing, others are not looked at. A column of another type is a
+        `partition` (null: by key). All are optional, and others are ignored. A column of a wrong type raises
         ValueError.
         """
         if rows.num_rows == 0:
@@ -121,7 +121,7 @@ class ColumnEncoder:
         end = min(end, first + self._limits.rows_max)
         out = self._scratch
         encoded_end, position, max_timestamp = _encode(out, columns, order, first, end)
-        if encoded_end == first:  # the row is larger than a batch should be
+        if encoded_end == first:  # the row exceeds the batch limit
             out = np.empty(position, np.uint8)
             encoded_end, position, max_timestamp = _encode(out, columns, order, first, first + 1)
         records_count = encoded_end - first
@@ -130,7 +130,7 @@ class ColumnEncoder:
             content = memoryview(bytearray(HEADER_BYTES) + payload)
         elif position * 2 < out.size:
             content = memoryview(bytearray(out.data[:position]))
-        else:  # a well filled buffer is given away rather than copied
+        else:  # a well-filled buffer is handed over instead of copied
             content = out.data[:position]
             if out is self._scratch:
                 self._scratch = np.empty(self._limits.bytes_max, np.uint8)
@@ -187,7 +187,7 @@ def _milliseconds(timestamps: Any, rows: int, now_ms: int) -> NDArray[np.int64]:
     if timestamps is None:
         return np.full(rows, now_ms, np.int64)
     if not pa.types.is_timestamp(timestamps.type):
-        raise ValueError(f"column 'timestamp' is {timestamps.type}; it has to be a timestamp")
+        raise ValueError(f"column 'timestamp' is {timestamps.type}; it must be a timestamp")
     if timestamps.type.unit == "s":
         timestamps = timestamps.cast(pa.timestamp("ms", tz=timestamps.type.tz))
     milliseconds = numbers_of(timestamps, np.dtype(np.int64)) // _PER_MILLISECOND[timestamps.type.unit]

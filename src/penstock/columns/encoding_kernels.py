@@ -1,9 +1,9 @@
-"""The compiled loop from Arrow columns to the records of a batch.
+"""The compiled loop that encodes Arrow columns into the records of a batch.
 
-Owns: what `column_encoding.py` does once per record. Compiled and cached as `kernel_compilation.py` says.
+Owns: the work of `encoding.py` per record. For compilation and caching see `kernel_compilation.py`.
 Must never know: pyarrow, batch headers, compression, Python objects.
 
-Invariant: nothing is written outside `out`. The columns are believed: they are Arrow's, not a peer's.
+Invariant: nothing is written outside `out`. The columns are trusted: they come from Arrow, not from a peer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _write_varint(out: Any, position: Any, value: Any) -> Any:
 
 @inlined
 def _framed_bytes(length: Any) -> Any:
-    """What a nullable string of bytes takes in a record."""
+    """The size of a nullable byte string in a record."""
     return _varint_bytes(length) + (length if length > 0 else 0)
 
 
@@ -92,10 +92,10 @@ def encode_records(
     header_value_lengths: Any,
     header_values: Any,
 ) -> Any:
-    """Writes the rows `order[first:end]` as records from `position` on, as many as `out` has room for.
+    """Writes the rows `order[first:end]` as records from `position` on, as many as fit into `out`.
 
-    A column that is not there comes as empty arrays. Returns the index in `order` behind the last row written, the
-    position behind it, and the largest timestamp; if not even one row fits, `first` and the size that `out` must have.
+    Empty arrays stand for a missing column. Returns the index in `order` after the last written row, the position after
+    it, and the max timestamp; if no row fits, `first` and the required size of `out`.
     """
     capacity = out.size
     has_keys = key_lengths.size > 0
@@ -105,7 +105,7 @@ def encode_records(
     max_timestamp = base_timestamp
     for index in range(first, end):
         row = order[index]
-        if index + _PREFETCH_ROWS < end:  # rows of one partition lie apart, which processors do not foresee
+        if index + _PREFETCH_ROWS < end:  # rows of one partition are not adjacent, so hardware prefetching fails
             later_row = order[index + _PREFETCH_ROWS]
             if has_values:
                 prefetch(values, value_starts[later_row])
@@ -131,10 +131,10 @@ def encode_records(
             return index, position, max_timestamp
 
         position = _write_varint(out, position, body)
-        out[position] = 0  # attributes, of which none is in use
+        out[position] = 0  # attributes, which are unused
         position = _write_varint(out, position + 1, timestamp_delta)
         position = _write_varint(out, position, offset_delta)
-        # A function that takes two arrays would be clearer, and would count references at every call: half as quick.
+        # A helper function with two arrays would be clearer, but reference counting at each call halves the speed.
         position = _write_varint(out, position, key_length)
         if key_length > 0:
             copy_bytes(out, position, keys, key_starts[row], key_length)

@@ -1,7 +1,7 @@
-"""Two operations on memory that kernels need and numba does not offer.
+"""Two memory operations that kernels need and numba does not offer.
 
-Neither checks its positions: that is the kernels' own duty. numba's cache notices changes of a kernel's own file only,
-so after a change here the files with kernels have to be touched.
+Neither checks its positions: the kernels must. numba's cache detects only changes of a kernel's own file, so touch the
+files with kernels after a change here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.columns.kernel_compilation import INT, NOTHING
 def _generate_copy(
     _typing_context: Any, target: Any, target_position: Any, source: Any, source_position: Any, length: Any
 ) -> tuple[Any, Any]:
-    """memcpy between two byte arrays: far quicker than a loop over bytes, and cacheable, unlike a foreign pointer."""
+    """memcpy between two byte arrays: much faster than a loop over bytes, and cacheable, unlike a foreign pointer."""
     signature = NOTHING(target, INT, source, INT, INT)
     memcpy: Any = cgutils.raw_memcpy
 
@@ -32,7 +32,7 @@ def _generate_copy(
 
 
 def _generate_prefetch(_typing_context: Any, source: Any, position: Any) -> tuple[Any, Any]:
-    """Asks the processor to bring bytes near before they are needed. A hint: it cannot fail, wherever it points."""
+    """Prefetches bytes into the processor cache. A hint: it cannot fail, whatever the address is."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

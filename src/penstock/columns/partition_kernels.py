@@ -1,6 +1,6 @@
-"""Compiled loops that choose the partitions of rows and put rows in the order of their partitions.
+"""Compiled loops that choose the partitions of rows and sort rows by partition.
 
-Owns: what `partitioning.py` does once per row. Compiled and cached as `kernel_compilation.py` says.
+Owns: the work of `partitioning.py` per row. For compilation and caching see `kernel_compilation.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MURMUR2_MULTIPLIER: Final = np.uint32(0x5BD1E995)
 
 @inlined
 def _murmur2(content: Any, start: Any, length: Any) -> Any:
-    """MurmurHash2 of 32 bits with Kafka's seed."""
+    """32-bit MurmurHash2 with Kafka's seed."""
     hashed = _MURMUR2_SEED ^ np.uint32(length)
     position = start
     whole_end = start + (length & ~3)
@@ -54,9 +54,9 @@ def _murmur2(content: Any, start: Any, length: Any) -> Any:
 def choose_partitions(
     starts: Any, lengths: Any, keys: Any, partition_count: Any, turn: Any, rows_per_turn: Any, targets: Any
 ) -> Any:
-    """Fills in the partition of each row whose target is negative: by its key's hash; without a key, by turns.
+    """Sets the partition of each row whose target is negative: by the hash of its key, or round-robin without a key.
 
-    Rows without a key fill `rows_per_turn` places in one partition, then in the next. Returns how many there were.
+    Of the rows without a key, `rows_per_turn` go to one partition, then to the next. Returns their number.
     """
     has_keys = lengths.size > 0
     without_key = np.int64(0)
@@ -79,9 +79,9 @@ def choose_partitions(
 
 @compiled(NOTHING(INT32S_IN, INT64S_OUT, INT32S_OUT))
 def group_rows(targets: Any, group_ends: Any, order: Any) -> None:
-    """A counting sort: `order` becomes the rows by target, in their own order; `group_ends[t]` where target t ends.
+    """A stable counting sort: `order` becomes the rows by target, and `group_ends[t]` the end of target t.
 
-    The caller has made sure that each target is an index of `group_ends`, and zeroed that.
+    The caller ensures that each target is an index of `group_ends`, which is zeroed.
     """
     for row in range(targets.size):
         group_ends[targets[row]] += 1

@@ -1,6 +1,6 @@
-"""How brokers are addressed: host and port as text, and the places where an embedded broker is looked for.
+"""Addresses of brokers: host and port as text, and the default port and data directory.
 
-Kept apart from everything that uses it, and free of imports, because `penstock broker` reads its own address with it.
+It has no heavy imports, because `penstock broker` parses its own address with it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ DEFAULT_DATA_DIR: Final = Path(".penstock")
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port`; the port is 9092 where it is left out. Raises ValueError with a sentence."""
+    """Parses `host:port,host:port`; the default port is 9092. Raises ValueError with a message for the user."""
     servers = [parse_host_port(part.strip()) for part in text.split(",") if part.strip()]
     if not servers:
-        raise ValueError(f"'{text}' names no server; expected HOST:PORT")
+        raise ValueError(f"'{text}' contains no server; expected HOST:PORT")
     return servers
 
 
 def parse_host_port(text: str) -> tuple[str, int]:
-    """`host:port`, `host`, `[::1]:port`. Raises ValueError with a sentence."""
+    """Parses `host:port`, `host` or `[::1]:port`. Raises ValueError with a message for the user."""
     address = text.rpartition("://")[2]
     host, colon, port_text = address.rpartition(":")
     if not colon or (address.startswith("[") and address.endswith("]")):
@@ -30,9 +30,9 @@ def parse_host_port(text: str) -> tuple[str, int]:
     if bracketed:
         host = host[1:-1]
     if not host or (":" in host and not bracketed):
-        raise ValueError(f"'{text}' is not HOST:PORT (an IPv6 address stands in brackets: [::1]:{DEFAULT_PORT})")
+        raise ValueError(f"'{text}' is not HOST:PORT (put an IPv6 address in brackets: [::1]:{DEFAULT_PORT})")
     if not (port_text.isascii() and port_text.isdecimal()) or int(port_text) > 65535:
-        raise ValueError(f"'{text}' is not HOST:PORT: the port is a number from 0 to 65535")
+        raise ValueError(f"'{text}' is not HOST:PORT: the port must be a number from 0 to 65535")
     return host, int(port_text)
 
 

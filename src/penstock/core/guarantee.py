@@ -1,4 +1,4 @@
-"""The delivery guarantees, in the words that users declare them with."""
+"""The delivery guarantees, by the names that users declare."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Names for the plain values that travel through every layer, so that a type checker tells an offset from an epoch.
+"""Types of ids, offsets and epochs, which all layers share and a type checker can tell apart.
 
-NewTypes cost nothing at run time, and named tuples are made in a third of a dataclass's time: one is made for every
-partition of a request. The one thing here with behaviour is the text form of ids: Kafka writes its 128-bit
-ids as 22 characters of URL-safe base64, in `meta.properties`, in tools and in logs, while messages carry 16 raw bytes.
+NewTypes cost nothing at run time. Named tuples are created in a third of the time of a dataclass, and there is one per
+partition of a request. Kafka writes its 128-bit ids as 22 characters of URL-safe base64 in `meta.properties`, in tools
+and in logs, while messages carry 16 raw bytes: `uuid_text` and `uuid_bytes` convert them.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ class TopicPartition(NamedTuple):
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by its topic's id: unlike a name, the id never means a later topic of the same name."""
+    """A partition by topic id: unlike a name, an id never refers to a later topic of the same name."""
 
     topic_id: bytes
     partition: int
 
 
 class ProducerIdentity(NamedTuple):
-    """What InitProducerId returns: an epoch fences every earlier one of the same producer id."""
+    """The result of InitProducerId: an epoch fences all earlier ones of the same producer id."""
 
     producer_id: int
     epoch: int
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A group's position in a partition as clients commit and fetch it; `offset` is the next one to read."""
+    """A group's committed position in a partition; `offset` is that of the next record to read."""
 
     offset: int
     metadata: str = ""
 
 
 def uuid_text(raw: bytes) -> str:
-    """Sixteen bytes as Kafka's 22 characters."""
+    """The 16 bytes of an id as Kafka's 22 characters."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The reverse of `uuid_text`. Raises ValueError for anything that `uuid_text` would not have written."""
+    """The inverse of `uuid_text`. Raises ValueError for any other text."""
     try:
         raw = urlsafe_b64decode(text.encode("ascii") + b"==")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Every bound on what a peer can make us hold, in one place. Those that Kafka lets users set are its defaults."""
+"""The limits of buffers, queues, caches and messages. Those that are settings in Kafka have Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ REQUEST_BYTES_MAX: Final = 100 * 1024 * 1024  # socket.request.max.bytes
 # above any fetch size. The first bytes of an HTTP response, read as a size, are above it.
 RESPONSE_BYTES_MAX: Final = 1024 * 1024 * 1024
 
-# Structs and strings in the arrays of one message. The largest honest messages name the partitions of a huge cluster.
+# Structs and strings in the arrays of one message. The largest valid messages list the partitions of a huge cluster.
 MESSAGE_ELEMENTS_MAX: Final = 500_000
 
-# What a connection reads into. Large enough that one read takes in many small requests; the pages are not touched, and
-# so cost nothing, until bytes arrive.
+# The receive buffer of a connection. Large enough for many small requests per read; its pages are untouched, and cost
+# nothing, until bytes arrive.
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
-# A buffer that a large request has grown stays that large only up to here. It holds the usual megabyte of batches, so
-# that a busy producer's connection does not allocate for each request.
+# A receive buffer that grew for a large request is kept up to this size. It fits the usual megabyte of batches, so that
+# the connection of a busy producer does not allocate for each request.
 RECEIVE_BUFFER_RETAINED_BYTES_MAX: Final = 2 * 1024 * 1024
 
-# Requests of one connection that wait for their answers. Clients keep five in flight; a peer that asks for more than
-# this is not read from until the line has moved.
+# Requests of one connection that wait for their responses. Clients keep five in flight; above this limit the broker
+# stops reading from the connection.
 PIPELINED_REQUESTS_MAX: Final = 1000
-# Answers that a peer has not taken yet. Records are not counted: they are sent from their files.
+# Responses that the peer has not received yet. Records do not count: they are sent from their files.
 UNSENT_RESPONSE_BYTES_MAX: Final = 4 * 1024 * 1024
 
 LISTEN_BACKLOG: Final = 1024
 
-# What one compressed batch may unfold to, where the broker has to look inside. Producers fill batches of a megabyte or
-# so; eight kilobytes of zstd can unfold to hundreds.
+# The decompressed size of a batch that the broker has to decode. Producers send batches of about a megabyte; eight
+# kilobytes of zstd can decompress to hundreds of megabytes.
 DECOMPRESSED_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
-# Partitions that all fetch sessions together may remember; about 500 bytes each. A client that gets no session for lack
-# of them sends everything every time, and is served all the same.
+# Partitions in all fetch sessions together, about 500 bytes each. A client that gets no session is served as well, but
+# lists all partitions in every request.
 FETCH_SESSION_PARTITIONS_MAX: Final = 200_000
-# A fetch session that was not used for so long may make room for a new one.
+# A fetch session that was not used for this time may be evicted for a new one.
 FETCH_SESSION_EVICTION_MS: Final = 120_000
 
-# Groups and transactional ids whose partition is remembered: every heartbeat asks for it, and hashing walks the name.
+# Cached partitions of groups and transactional ids: every heartbeat needs one, and hashing iterates over the name.
 COORDINATOR_KEYS_REMEMBERED_MAX: Final = 4096
 
 # What coordinators load of their topics in one turn of the event loop: a few milliseconds, between which every other

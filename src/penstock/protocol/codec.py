@@ -1,7 +1,7 @@
-"""Messages from bytes and to bytes: one compiled function per message and version, made on first use and kept.
+"""Decodes and encodes messages with one compiled function per message and version, compiled on first use and cached.
 
-What a function does is written by `reader_source.py` and `writer_source.py`; which fields there are, by `definitions/`.
-Whoever handles an API's requests asks once for its reader and writer and calls them from then on.
+`reader_source.py` and `writer_source.py` generate the functions from the fields in `definitions/`. On a hot path, look
+up a reader or writer once and keep it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ M_contra = TypeVar("M_contra", bound=Message, contravariant=True)
 
 class Reader(Protocol[M_co]):
     def __call__(self, buffer: bytes | bytearray | memoryview, position: int, end: int, /) -> tuple[M_co, int]:
-        """(the message, the position after it). Bytes that are no such message raise ProtocolError.
+        """(the message, the position after it). Invalid bytes raise ProtocolError.
 
-        `records` come as memoryviews of the buffer and live as long as its content. Whether bytes may be left
-        before `end` is for the caller to say.
+        `records` are memoryviews of the buffer and valid as long as its content. The caller decides whether bytes may
+        be left before `end`.
         """
 
 
@@ -38,8 +38,8 @@ class SplicingWriter(Protocol[M_contra]):
     def __call__(self, out: bytearray, message: M_contra, splices: list[tuple[int, Sized]], /) -> None:
         """Appends the message without the bytes of its records.
 
-        For each of those that is not null, its position in `out` and the records themselves are appended to `splices`,
-        in ascending order; `out` with all of them put in is what goes to the peer.
+        For each `records` field that is not null, appends its position in `out` and the records to `splices`, in
+        ascending order; `out` with all of them inserted is the encoded message.
         """
 
 
@@ -72,13 +72,13 @@ def splicing_writer(cls: type[M], version: int) -> SplicingWriter[M]:
 
 
 def request_class(api_key: int) -> type[Message]:
-    """Imports the API's definitions if nobody has done so yet."""
+    """Imports the definitions of the API on first use."""
     api = APIS[api_key]
     return _message_class(api.name, api.request)
 
 
 def response_class(api_key: int) -> type[Message]:
-    """Imports the API's definitions if nobody has done so yet."""
+    """Imports the definitions of the API on first use."""
     api = APIS[api_key]
     return _message_class(api.name, api.response)
 

@@ -1,7 +1,7 @@
-"""The five compressions of a record batch's payload, as Kafka's clients write and expect them.
+"""Compression of a record batch's payload, in the formats of Kafka's clients.
 
-cramjam does the work; what is ours is the framing that Java's snappy stream puts around its blocks, and the bound on
-what a small payload may unfold to: a peer's word about sizes is never believed.
+cramjam implements the codecs. This module adds the framing of Java's snappy streams, and a limit on the decompressed
+size: sizes that a peer declares are never trusted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import cramjam
 from penstock.core.errors import ProtocolError
 
 _INT: Final = Struct(">i")
-# Java's SnappyOutputStream: a magic, two version numbers, then blocks of raw snappy behind a length each.
+# Java's SnappyOutputStream: a magic, two version numbers, then blocks of raw snappy, each after its length.
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + _INT.pack(1) + _INT.pack(1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -25,7 +25,7 @@ _BUFFER_TOO_SMALL: Final = "failed to write whole buffer"
 
 
 class Compression(IntEnum):
-    """The codec's number in the lowest three bits of a batch's attributes."""
+    """The codec numbers in the lowest three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -44,7 +44,7 @@ BY_CONFIG_NAME: Final = {
 
 
 def compress(codec: Compression, payload: bytes | memoryview, level: int | None = None) -> bytes:
-    """`level` is the codec's own scale; None takes the codec's default."""
+    """`level` is codec-specific; None selects the codec's default."""
     match codec:
         case Compression.NONE:
             return bytes(payload)
@@ -59,7 +59,7 @@ def compress(codec: Compression, payload: bytes | memoryview, level: int | None 
 
 
 def decompress(codec: int, payload: bytes | memoryview, bytes_max: int) -> bytes | memoryview:
-    """The payload's plain bytes; more than `bytes_max` of them, or damage, is a ProtocolError."""
+    """The decompressed payload. Raises ProtocolError if it is invalid or larger than `bytes_max`."""
     try:
         match codec:
             case Compression.NONE:
@@ -88,7 +88,7 @@ def _compress_xerial(payload: bytes | memoryview) -> bytes:
 
 
 def _decompress_snappy(payload: bytes | memoryview, bytes_max: int) -> bytes:
-    """Java writes blocks behind a magic; librdkafka and others write one raw block."""
+    """Java writes a magic and blocks; librdkafka and others write one raw block."""
     view = memoryview(payload)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _decompress_snappy_block(view, bytes_max)
@@ -96,7 +96,7 @@ def _decompress_snappy(payload: bytes | memoryview, bytes_max: int) -> bytes:
     position = len(_XERIAL_HEADER)
     while position < len(view):
         if position + _INT.size > len(view):
-            raise ProtocolError("a snappy stream ends within a block's length")
+            raise ProtocolError("a snappy stream ends inside the length of a block")
         (length,) = _INT.unpack_from(view, position)
         position += _INT.size
         if length < 0 or position + length > len(view):
@@ -109,12 +109,12 @@ def _decompress_snappy(payload: bytes | memoryview, bytes_max: int) -> bytes:
 def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
     announced = _snappy_length(block)
     if announced > bytes_max:
-        raise ProtocolError(f"a snappy block unfolds to {announced} bytes, more than the {bytes_max} allowed")
+        raise ProtocolError(f"a snappy block decompresses to {announced} bytes; at most {bytes_max} are allowed")
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
 def _snappy_length(block: memoryview) -> int:
-    """A raw snappy block opens with its plain length as a varint."""
+    """A raw snappy block begins with its decompressed length as a varint."""
     value = 0
     for index, byte in enumerate(block[:5]):
         value |= (byte & 0x7F) << (7 * index)
@@ -124,7 +124,7 @@ def _snappy_length(block: memoryview) -> int:
 
 
 def _decompress_framed(module: ModuleType, payload: bytes | memoryview, bytes_max: int) -> memoryview:
-    """Unfolds into a buffer of ours that grows until the payload fits: a bomb is noticed at the bound."""
+    """Decompresses into a buffer that grows until the payload fits; a decompression bomb stops at the limit."""
     capacity = min(bytes_max, max(_SMALLEST_BUFFER_BYTES, 4 * len(payload)))
     while True:
         out = bytearray(capacity)
@@ -134,5 +134,5 @@ def _decompress_framed(module: ModuleType, payload: bytes | memoryview, bytes_ma
             if _BUFFER_TOO_SMALL not in str(error):
                 raise
         if capacity >= bytes_max:
-            raise ProtocolError(f"a compressed payload unfolds to more than the {bytes_max} bytes allowed")
+            raise ProtocolError(f"a compressed payload decompresses to more than the allowed {bytes_max} bytes")
         capacity = min(bytes_max, 4 * capacity)

@@ -1,8 +1,8 @@
-"""Control batches: the markers with which a coordinator ends a transaction in every partition that it touched (KIP-98).
+"""Control batches: the markers that end a transaction in each of its partitions (KIP-98).
 
-Owns: the bytes of a marker, which is one record in a batch of its own. The key says COMMIT or ABORT, the value which
-coordinator decided it.
-Must never know: what a marker does to a log or to a reader.
+Owns: the format of a marker, which is a single record in its own batch. The key is COMMIT or ABORT; the value has the
+epoch of the coordinator.
+Must never know: the effect of a marker on a log or a reader.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VALUE: Final = Struct(">hi")  # version, coordinator epoch
 _VERSION: Final = 0
 _ABORT: Final = 0
 _COMMIT: Final = 1
-_MARKER_BYTES_MAX: Final = 1 << 10  # of the records; ours have 17, and later versions may add fields
+_MARKER_BYTES_MAX: Final = 1 << 10  # of the records; ours have 17 bytes, and later versions may add fields
 
 
 class TransactionMarker(NamedTuple):
@@ -43,9 +43,9 @@ def encode_marker(
 
 
 def read_marker(batch: memoryview, header: BatchHeader) -> TransactionMarker | None:
-    """What a control batch says; None if it is not a marker but another kind of control record.
+    """The marker of a control batch; None for other types of control records.
 
-    Compaction leaves control batches without a record, when their transaction is gone: those say nothing any more.
+    Also None for a batch without records: compaction leaves them after the transaction's records are removed.
     """
     if not header.is_control or header.records_count == 0:
         return None
@@ -57,7 +57,7 @@ def read_marker(batch: memoryview, header: BatchHeader) -> TransactionMarker | N
 
 
 def parse_marker(key: bytes, value: bytes) -> TransactionMarker | None:
-    """What the record of a control batch says. A version from the future is read as far as it is known, as in Kafka."""
+    """The marker of a control record. As in Kafka, unknown fields of a newer version are ignored."""
     if len(key) < _KEY.size or len(value) < _VALUE.size:
         return None
     _, kind = _KEY.unpack_from(key)

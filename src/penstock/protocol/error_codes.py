@@ -1,7 +1,7 @@
-"""Every error code of the Kafka protocol: its number, whether a client may simply try again, and what it says.
+"""The error codes of the Kafka protocol: number, whether a client may retry, and a default message.
 
-The numbers and the retriable flags are facts of the protocol and never change once given; `tests/unit/protocol`
-compares them with kio's. The sentences are ours, and are what a client sees where a handler gives no better one.
+Numbers and retriable flags are part of the protocol and never change; `tests/unit/protocol` compares them with kio's.
+The messages are ours: clients see them where a handler has no specific one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from penstock.core.errors import PenstockError
 
 
 class ErrorCode(IntEnum):
-    """An `int` on the wire, so a member may be put straight into a message's `error_code`."""
+    """An `int` on the wire, so a member can be assigned to a message's `error_code`."""
 
     retriable: bool
     text: str
 
-    # A type checker that saw this would take it for how to look a code up, which is `ErrorCode(6)`.
+    # Hidden from type checkers, which would apply this signature to lookups such as `ErrorCode(6)`.
     if not TYPE_CHECKING:
 
         def __new__(cls, code, retriable, text):
@@ -30,7 +30,7 @@ class ErrorCode(IntEnum):
             member.text = text
             return member
 
-    UNKNOWN_SERVER_ERROR = -1, False, "The broker failed in a way it did not foresee."
+    UNKNOWN_SERVER_ERROR = -1, False, "The broker failed with an unexpected error."
     NONE = 0, False, "No error."
     OFFSET_OUT_OF_RANGE = 1, False, "The partition holds no such offset."
     CORRUPT_MESSAGE = 2, True, "A record batch is damaged: its checksum, size or content is wrong."
@@ -194,9 +194,9 @@ _DENIED: Final = frozenset(
 
 
 class BrokerError(PenstockError):
-    """An answer that a client must expect: a handler maps it to `code`, per partition where there are some.
+    """An error of the protocol that clients must expect: handlers map it to `code`, per partition where there are any.
 
-    `message` says what happened in this very case; without one, the code's own sentence stands.
+    `message` describes the specific case; the default is the message of the code.
     """
 
     condition = "PENSTOCK_BROKER_REFUSED"
@@ -218,8 +218,11 @@ class BrokerError(PenstockError):
         return {"kafka_error": self.code.name}
 
     def to_keep(self) -> Self:
-        """This error for a list or a table. With its traceback it would hold on to every frame up to the socket's read,
-        and those to the list: a circle that keeps a whole request in memory until the garbage collector comes by."""
+        """This error without its traceback, to be stored in a list or table.
+
+        The traceback would reference every frame up to the socket's read, and those the list: a reference cycle that
+        keeps the whole request in memory until the garbage collector runs.
+        """
         return self.with_traceback(None)
 
 

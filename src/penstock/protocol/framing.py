@@ -1,7 +1,7 @@
-"""Splits a stream of bytes into frames: four bytes of size, then as many bytes.
+"""Splits a byte stream into frames: a four-byte size, followed by that many bytes.
 
-Owns the memory that a connection reads into, and reuses it: fresh memory is dear. Knows no sockets: whoever has one
-asks for room, says how much of it was filled, and takes the frames that are complete:
+Owns the memory that a connection reads into, and reuses it, because fresh memory is expensive. It knows no sockets: the
+caller requests a buffer, reports how much of it was filled, and takes the complete frames:
 
     room = frames.get_buffer()
     frames.advance(sock.recv_into(room))
@@ -10,7 +10,7 @@ asks for room, says how much of it was filled, and takes the frames that are com
 Invariants:
 - A frame is a writable view of the buffer, valid until the next `get_buffer`.
 - Memory follows the bytes that have arrived, never the size that a peer has announced: the buffer grows when it is
-  full, to twice its size at most, and is given back when a large frame has been taken.
+  full, to twice its size at most, and is released after a large frame was taken.
 - No byte of a frame is moved more than a constant number of times, however small the reads.
 """
 
@@ -40,8 +40,8 @@ class FrameBuffer:
         self._initial_bytes = initial_bytes
         self._retained_bytes_max = max(initial_bytes, retained_bytes_max)
         self._view = untouched_memory(initial_bytes)
-        self._start = 0  # of what has not been taken
-        self._end = 0  # of what has arrived
+        self._start = 0  # of the bytes that were not taken
+        self._end = 0  # of the bytes that have arrived
 
     @property
     def capacity(self) -> int:
@@ -49,11 +49,11 @@ class FrameBuffer:
 
     @property
     def pending(self) -> int:
-        """Bytes that have arrived and are not part of a frame that was taken."""
+        """The number of bytes that have arrived and were not taken."""
         return self._end - self._start
 
     def get_buffer(self) -> memoryview:
-        """Room for more bytes, never empty. Frames taken before are no longer valid."""
+        """A buffer for more bytes, never empty. Frames taken earlier become invalid."""
         if self._start == self._end:
             self._start = self._end = 0
             if len(self._view) > self._retained_bytes_max:
@@ -63,12 +63,12 @@ class FrameBuffer:
         return self._view[self._end :]
 
     def advance(self, count: int) -> None:
-        """`count` bytes were put at the start of the room that `get_buffer` gave."""
+        """`count` bytes were written to the start of the buffer from `get_buffer`."""
         assert 0 <= count <= len(self._view) - self._end
         self._end += count
 
     def next_frame(self) -> memoryview | None:
-        """The next complete frame without its size, or None when more bytes are needed."""
+        """The next complete frame without its size; None if more bytes are needed."""
         start = self._start + _SIZE_BYTES
         if start > self._end:
             return None
@@ -82,7 +82,7 @@ class FrameBuffer:
         return self._view[start:end]
 
     def _wanted(self) -> int:
-        """Bytes of the frame that begins what is pending, size included, as far as they are known."""
+        """The size of the first pending frame, including its size field, as far as it is known."""
         if self.pending < _SIZE_BYTES:
             return _SIZE_BYTES
         (size,) = _SIZE.unpack_from(self._view, self._start)
@@ -91,7 +91,7 @@ class FrameBuffer:
         return wanted
 
     def _make_room(self) -> None:
-        """For a frame that does not fit where it begins: it moves to the front, and a buffer that it fills grows."""
+        """Moves a frame that does not fit to the front, and grows a buffer that it fills."""
         pending = self._view[self._start : self._end]
         if len(pending) == len(self._view):
             self._view = untouched_memory(min(2 * len(self._view), self._wanted()))
@@ -102,5 +102,5 @@ class FrameBuffer:
 
 
 def untouched_memory(size: int) -> memoryview:
-    """Its pages cost nothing until bytes arrive in them; a bytearray would have written zeros to them all."""
+    """Memory whose pages cost nothing until they are written; a bytearray would fill them with zeros."""
     return memoryview(mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS))

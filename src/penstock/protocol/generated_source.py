@@ -1,7 +1,7 @@
-"""A piece of Python source in the making: indented lines, and the constants that they refer to by name.
+"""A builder of Python source: indented lines, and the constants that they refer to by name.
 
-The one place of the protocol that executes source text. What is executed is made from the definitions in this package;
-nothing that a peer sent ever becomes part of it.
+The only module that executes generated source. The source is made from the definitions in this package, never from data
+of a peer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class GeneratedSource:
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:
-        """A line that ends in a colon, and the lines below it."""
+        """A line that ends with a colon; lines added in the context are indented below it."""
         self.line(opening)
         before, self._indentation = self._indentation, self._indentation + " "
         yield
         self._indentation = before
 
     def constant(self, name: str, value: object) -> str:
-        """The name under which the source can refer to `value`; numbered where another value already has it."""
+        """The name of `value` in the source; numbered if another value already has the name."""
         unique, number = name, 1
         while unique in self._constants and self._constants[unique] is not value:
             number += 1
@@ -38,7 +38,7 @@ class GeneratedSource:
         return unique
 
     def compile(self, function: str, title: str) -> Callable[..., Any]:
-        """Executes the source and gives the function of that name. `title` is the file name in tracebacks."""
+        """Executes the source and returns the function of that name. `title` is the file name in tracebacks."""
         namespace = dict(self._constants)
         exec(compile("\n".join(self._lines), f"<{title}>", "exec"), namespace)  # noqa: S102
         compiled: Callable[..., Any] = namespace[function]  # type: ignore[assignment]

@@ -1,8 +1,8 @@
-"""The headers before a request and a response, by hand: every request and response passes through here.
+"""Request and response headers, hand-written because every request and response passes through here.
 
-Which header version goes with a request is a matter of its API and version: flexible versions have tagged fields in the
-header too. Two exceptions are Kafka's: a client id is always a legacy string, and an ApiVersions response always has
-header v0, because a client that asks for versions cannot know yet which ones the broker speaks.
+The API and its version determine the header version: flexible versions have tagged fields in the header too. Kafka has
+two exceptions: a client id is always a legacy string, and an ApiVersions response always has header v0, because the
+client does not know the broker's versions yet.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from penstock.protocol.varint import skip_tagged_fields
 API_VERSIONS_KEY: Final = 18
 
 _FLEXIBLE_SINCE: Final = {key: api.flexible_since for key, api in APIS.items()}
-_REQUEST_HEADER: Final = Packing(">hhih")  # the last one is the length of the client id
-_RESPONSE_HEADER_V0: Final = Packing(">ii")  # the first one is the frame's size
+_REQUEST_HEADER: Final = Packing(">hhih")  # API key, version, correlation id, length of the client id
+_RESPONSE_HEADER_V0: Final = Packing(">ii")  # size of the frame, correlation id
 _RESPONSE_HEADER_V1: Final = Packing(">iix")
 _SIZE: Final = Packing(">i")
 
@@ -35,9 +35,9 @@ def response_header_version(api_key: int, version: int) -> int:
 def read_request_header(
     buffer: bytes | bytearray | memoryview, position: int, end: int
 ) -> tuple[int, int, int, str | None, int]:
-    """(API key, API version, correlation id, client id, position of the request itself).
+    """(API key, API version, correlation id, client id, position after the header).
 
-    An unknown API key is a ProtocolError: nothing can be known of the bytes behind it. The version is not checked.
+    An unknown API key raises ProtocolError: the rest cannot be parsed. The version is not checked.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(buffer, position)
@@ -61,12 +61,12 @@ def read_request_header(
 
 
 def begin_response(out: bytearray, correlation_id: int, header_version: int) -> int:
-    """Appends the frame's size, still open, and the header. Gives the frame's start, for `end_response`."""
+    """Appends a placeholder for the frame's size, and the header. Returns the frame's start, for `end_response`."""
     start = len(out)
     out += (_RESPONSE_HEADER_V1 if header_version else _RESPONSE_HEADER_V0).pack(0, correlation_id)
     return start
 
 
 def end_response(out: bytearray, start: int, spliced_bytes: int = 0) -> None:
-    """Fills in the size of the frame that began at `start`. `spliced_bytes` are sent in it, but are not in `out`."""
+    """Writes the size of the frame that begins at `start`. `spliced_bytes` are part of it, but not in `out`."""
     _SIZE.pack_into(out, start, len(out) - start - 4 + spliced_bytes)

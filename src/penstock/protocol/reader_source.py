@@ -1,14 +1,14 @@
-"""Writes the source of a straight-line reader for one message in one version.
+"""Generates the source of a straight-line reader for one message in one version.
 
-The reader is a single function: parts of the message are read inside their whole's loop, without calls. It trusts
-nothing that a peer sent. Invariants of what is generated:
+The reader is a single function: nested structs are read inline, without calls. It trusts no data of a peer. Invariants
+of the generated code:
 
-- A length or count is compared with the bytes that are left before anything is sliced, allocated or looped over; a
-  count is compared in terms of the smallest element that could be there, and no element is smaller than a byte. All
-  counts of a message together are bounded too: a struct of three bytes on the wire is a hundred in memory.
-- Fixed-width fields are not compared one by one: a read behind the buffer's end raises in `struct` or in indexing, and
-  one behind the frame's end is noticed when the whole message has been read. Either becomes a ProtocolError.
-- A known tagged field takes exactly the bytes that its size announced; an unknown one is skipped.
+- A length or count is checked against the remaining bytes before anything is sliced, allocated or looped over. A count
+  is checked with the smallest possible element, which has at least one byte. The sum of all counts of a message is
+  limited too: a struct of three bytes on the wire takes a hundred in memory.
+- Fixed-width fields are not checked one by one: a read beyond the buffer raises in `struct` or in indexing, and a read
+  beyond the frame is detected at the end of the message. Both become a ProtocolError.
+- A known tagged field must have exactly the size that it declares; an unknown one is skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def compile_reader(cls: type[Message], version: int) -> Callable[..., Any]:
 
 
 def smallest_size(kind: Primitive | type[Struct], version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this type can have on the wire."""
+    """The minimum size of a value of this type on the wire."""
     if isinstance(kind, Primitive):
         return kind.size or (1 if flexible else 2 if kind is STRING else 4)
     size = 1 if flexible else 0
@@ -54,7 +54,7 @@ def _has_records(cls: type[Struct]) -> bool:
 
 
 class _ReaderSource:
-    """`b` is the buffer, `p` the position in it; `n` a length; a struct at depth d is `m<d>`, its array `a<d>`."""
+    """Variables: `b` is the buffer, `p` the position, `n` a length; a struct at depth d is `m<d>`, its array `a<d>`."""
 
     def __init__(self, cls: type[Message], version: int) -> None:
         self._cls = cls
@@ -106,7 +106,7 @@ class _ReaderSource:
             self._tagged_fields(cls, tagged, target, depth)
 
     def _fixed_run(self, run: list[tuple[str, Primitive]]) -> None:
-        """Consecutive fixed-width fields are one call."""
+        """Reads consecutive fixed-width fields with one call."""
         if run:
             packing = Packing(">" + "".join(kind.format for _, kind in run))
             unpack = self._source.constant("unpack", packing.unpack_from)
@@ -124,7 +124,7 @@ class _ReaderSource:
         elif isinstance(field.kind, Primitive):
             self._sized(field.kind, target, path, nullable, self._flexible and not field.always_legacy)
         elif nullable and field.tag is None:
-            # KIP-893: a byte tells whether the struct is there.
+            # KIP-893: a byte tells whether the struct is null.
             self._source.line("p += 1")
             with self._source.block("if b[p - 1] > 127:"):
                 self._source.line(f"{target} = None")
@@ -136,7 +136,7 @@ class _ReaderSource:
             self._source.line(f"{target} = m{depth + 1}")
 
     def _length(self, flexible: bool, legacy_format: str, *, often_two_bytes: bool = False) -> None:
-        """Leaves a length in `n`, negative for null. The first byte is read in place, and the second where it pays."""
+        """Reads a length into `n`, negative for null. The first byte is read inline, the second where it pays off."""
         source = self._source
         if flexible:
             source.line("n = b[p] - 1")

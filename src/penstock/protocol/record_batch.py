@@ -1,8 +1,8 @@
-"""Record batch v2: the 61 bytes of header, and nothing of the records behind it.
+"""The header of a record batch v2 (61 bytes); the records after it are opaque here.
 
-The broker checks a batch, patches its base offset and leader epoch in place (both lie outside the CRC), and keeps the
-rest as opaque bytes. Whoever must look inside a batch (compacted topics check keys, `compression.type` recompresses)
-uses `records.py`; the usual produce path does not.
+The broker validates a batch, patches its base offset and leader epoch in place (both are outside the CRC), and keeps
+the rest as opaque bytes. `records.py` decodes records, for compacted topics and recompression; the usual produce path
+does not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.core.ids import ProducerIdentity
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size  # 61
-LOG_OVERHEAD: Final = 12  # base offset and batch length: the part that batch_length does not count
+LOG_OVERHEAD: Final = 12  # base offset and batch length, which batch_length does not include
 CRC_START: Final = 21  # the CRC covers everything from the attributes on
 MAGIC_V2: Final = 2
 MAGIC_AT: Final = 16
@@ -43,7 +43,7 @@ _PRODUCER_AT: Final = 43
 
 
 class BatchHeader(NamedTuple):
-    """The header's fields in wire order; `parse` is one struct call."""
+    """The header's fields in wire order, so that parsing is one struct call."""
 
     base_offset: int
     batch_length: int
@@ -61,7 +61,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes on disk, header included."""
+        """The size of the batch in bytes, including the header."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -93,17 +93,17 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-    """Reads the header at `position`; the caller has made sure that HEADER_BYTES are there."""
+    """Parses the header at `position`; the caller ensures that HEADER_BYTES are available."""
     return BatchHeader._make(HEADER.unpack_from(buffer, position))
 
 
 def crc_holds(batch: memoryview, header: BatchHeader) -> bool:
-    """`batch` is exactly the batch's bytes."""
+    """Whether the CRC matches; `batch` is exactly the bytes of the batch."""
     return bool(crc32c(batch[CRC_START:]) == header.crc)
 
 
 def seal(batch: memoryview, header: BatchHeader) -> BatchHeader:
-    """Writes the header of a batch whose records are in place, with the CRC over both; returns it with that CRC."""
+    """Writes the header of a batch whose records are in place, and the CRC; returns the header with the CRC."""
     HEADER.pack_into(batch, 0, *header)
     crc = crc32c(batch[CRC_START:])
     _CRC.pack_into(batch, _CRC_AT, crc)
@@ -111,13 +111,13 @@ def seal(batch: memoryview, header: BatchHeader) -> BatchHeader:
 
 
 def assign(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Gives a batch its place in the log, in place. Both fields lie outside the CRC."""
+    """Sets base offset and leader epoch in place. Both fields are outside the CRC."""
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, leader_epoch)
 
 
 def stamp_log_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
-    """Makes the broker's clock the time of every record in the batch; the CRC is recomputed."""
+    """Sets the timestamp of all records to the log append time; the CRC is recomputed."""
     attributes = header.attributes | TIMESTAMP_TYPE_FLAG
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now_ms)

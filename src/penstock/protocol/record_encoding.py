@@ -1,7 +1,7 @@
-"""Records into one record batch v2, for what this broker writes of its own: the topics of its coordinators.
+"""Encodes records into a record batch v2, for the records that the broker itself writes: coordinator topics, markers.
 
-Simple rather than quick, a Python object per record: batches of clients never come here, they stay bytes. `records.py`
-reads back what this writes.
+Simple rather than fast, with a Python object per record: batches of clients stay bytes and never come here.
+`records.py` is the decoder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.protocol.records import Headers
 
 
 class NewRecord(NamedTuple):
-    """A record before it has a place in a log."""
+    """A record without an offset."""
 
     key: bytes | None
     value: bytes | None
@@ -34,7 +34,7 @@ class NewRecord(NamedTuple):
 
 
 class BatchProducer(NamedTuple):
-    """On whose behalf a batch is written; sequences matter only where a retry has to be recognised."""
+    """The producer of a batch; the sequence matters only where retries must be recognised."""
 
     producer_id: int
     producer_epoch: int
@@ -52,8 +52,8 @@ def encode_batch(
     control: bool = False,
     compression: Compression = Compression.NONE,
 ) -> tuple[memoryview, BatchHeader]:
-    """One whole batch with offsets from 0, its CRC in place, and its header; at least one record is needed."""
-    assert records, "a batch without records has no offsets to give"
+    """A complete batch with offsets from 0 and its CRC, and its header. Requires at least one record."""
+    assert records, "a batch needs at least one record"
     base_timestamp = records[0].timestamp
     plain = bytearray()
     for offset_delta, record in enumerate(records):
@@ -79,7 +79,7 @@ def encode_batch(
 
 
 def _append_record(out: bytearray, record: NewRecord, base_timestamp: int, offset_delta: int) -> None:
-    body = bytearray(1)  # attributes, of which none is in use
+    body = bytearray(1)  # attributes, which are unused
     _append_varint(body, record.timestamp - base_timestamp)
     _append_varint(body, offset_delta)
     _append_bytes(body, record.key)
@@ -101,7 +101,7 @@ def _append_bytes(out: bytearray, content: bytes | None) -> None:
 
 
 def _append_varint(out: bytearray, value: int) -> None:
-    """Zigzag: small numbers of either sign stay short."""
+    """Zigzag encoding: small positive and negative numbers are short."""
     encoded = (value << 1) ^ (value >> 63)
     while encoded >= 0x80:
         out.append(encoded & 0x7F | 0x80)

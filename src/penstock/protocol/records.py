@@ -1,8 +1,8 @@
-"""Inside a record batch: the few questions the broker has to ask of single records, and reading them whole.
+"""Decodes the records of a record batch, whole or only their positions.
 
-The produce and fetch paths never come here. Who does: a compacted topic (every record needs a key), a timestamp out of
-bounds (which records?), ListOffsets by timestamp (which record of the batch?), a topic whose `compression.type`
-differs from the producer's, and the coordinators when they load their own topics.
+The produce and fetch paths do not use it, with few exceptions: compacted topics (every record needs a key), invalid
+timestamps (which records?), ListOffsets by timestamp (which record of the batch?), a topic whose `compression.type`
+differs from the producer's, and the coordinators when they load their topics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class RecordPosition(NamedTuple):
-    """One record, as far as the broker cares: its place in the batch, its time, and whether it has a key."""
+    """A record's index in the batch, its offset delta and timestamp, and whether it has a key."""
 
     batch_index: int
     offset_delta: int
@@ -29,7 +29,7 @@ class RecordPosition(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record with all that it carries; its bytes are copies of the batch's."""
+    """A whole record; its bytes are copies."""
 
     offset: int
     timestamp: int
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def record_positions(batch: memoryview, header: BatchHeader, bytes_max: int) -> Iterator[RecordPosition]:
-    """Walks the records of one whole batch; lengths that do not fit raise ProtocolError."""
+    """Iterates over the records of a complete batch; invalid lengths raise ProtocolError."""
     payload = memoryview(decompress(header.compression, batch[HEADER_BYTES:], bytes_max))
     for index, (start, end) in enumerate(_extents(payload, header.records_count)):
         timestamp, offset_delta, at = _opening(payload, start, end, header)
@@ -50,7 +50,7 @@ def record_positions(batch: memoryview, header: BatchHeader, bytes_max: int) -> 
 
 
 def read_records(batch: memoryview, header: BatchHeader, bytes_max: int) -> Iterator[Record]:
-    """The records of one whole batch with key, value and headers; what does not fit raises ProtocolError."""
+    """The records of a complete batch with key, value and headers; invalid bytes raise ProtocolError."""
     payload = memoryview(decompress(header.compression, batch[HEADER_BYTES:], bytes_max))
     for start, end in _extents(payload, header.records_count):
         timestamp, offset_delta, at = _opening(payload, start, end, header)
@@ -58,14 +58,14 @@ def read_records(batch: memoryview, header: BatchHeader, bytes_max: int) -> Iter
         value, at = _nullable_bytes(payload, at, end)
         headers, at = _headers(payload, at, end)
         if at != end:
-            raise ProtocolError(f"{end - at} bytes are left behind the headers of a record")
+            raise ProtocolError(f"{end - at} bytes are left after the headers of a record")
         yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
 
 
 def recompressed(
     batch: memoryview, header: BatchHeader, codec: Compression, level: int | None, bytes_max: int
 ) -> tuple[memoryview, BatchHeader]:
-    """The same batch under another codec; its CRC and length are recomputed, its offsets stay."""
+    """The batch with another codec; CRC and length are recomputed, offsets are kept."""
     plain = decompress(header.compression, batch[HEADER_BYTES:], bytes_max)
     payload = compress(codec, plain, level)
     attributes = header.attributes & ~COMPRESSION_MASK | codec
@@ -76,7 +76,7 @@ def recompressed(
 
 
 def _extents(payload: memoryview, count: int) -> Iterator[tuple[int, int]]:
-    """Where each record begins, behind its length, and where it ends."""
+    """Start, after its length, and end of each record."""
     position = 0
     end = len(payload)
     for index in range(count):
@@ -87,11 +87,11 @@ def _extents(payload: memoryview, count: int) -> Iterator[tuple[int, int]]:
         yield position, record_end
         position = record_end
     if position != end:
-        raise ProtocolError(f"{end - position} bytes are left behind the last record of a batch")
+        raise ProtocolError(f"{end - position} bytes are left after the last record of a batch")
 
 
 def _opening(payload: memoryview, position: int, end: int, header: BatchHeader) -> tuple[int, int, int]:
-    """A record's timestamp and offset delta, and the position behind them."""
+    """A record's timestamp and offset delta, and the position after them."""
     timestamp_delta, position = _varint(payload, position + 1, end)  # one byte of unused attributes
     offset_delta, position = _varint(payload, position, end)
     timestamp = header.max_timestamp if header.uses_log_append_time else header.base_timestamp + timestamp_delta
@@ -101,7 +101,7 @@ def _opening(payload: memoryview, position: int, end: int, header: BatchHeader) 
 def _headers(payload: memoryview, position: int, end: int) -> tuple[Headers, int]:
     count, position = _varint(payload, position, end)
     if not 0 <= count <= end - position:
-        raise ProtocolError(f"a record announces {count} headers")
+        raise ProtocolError(f"a record declares {count} headers")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, position = _nullable_bytes(payload, position, end)
@@ -134,4 +134,4 @@ def _varint(buffer: memoryview, position: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
-    raise ProtocolError("a variable-length number runs past the end of its record")
+    raise ProtocolError("a varint extends beyond the end of its record")

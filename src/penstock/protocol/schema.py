@@ -1,14 +1,14 @@
-"""The vocabulary in which `definitions/` states the protocol's messages as data.
+"""The schema language of `definitions/`, which declares the protocol's messages as data.
 
-A message is one class for all of its versions; `wire(...)` gives each field its type on the wire and the versions that
-have it. This module owns what such a class is in memory: slots, a keyword-only constructor in which every field has a
-default, equality by value. It knows nothing of bytes: `codec.py` compiles a class and a version into functions that do.
+A message is one class for all of its versions; `wire(...)` declares the type of a field and the versions that have it.
+This module owns the classes in memory: slots, a keyword-only constructor in which every field has a default, equality
+by value. It knows no bytes: `codec.py` compiles a class and a version into a reader and a writer.
 
-In memory: integers and error codes are `int`, uuids are 16 raw bytes, arrays are lists, null is None. A field that a
-version lacks is read as its default and is not written. A tagged struct is None when its tag is absent.
+In memory: integers and error codes are `int`, UUIDs are 16 raw bytes, arrays are lists, null is None. A field that a
+version does not have is read as its default and is not written. A tagged struct is None when its tag is absent.
 
-Invariant: importing a definition compiles nothing; a constructor is compiled when the first instance is made.
-Dataclasses would cost 0.3 ms each at import, and a broker that starts in a blink uses a hundred of these classes.
+Invariant: importing a definition compiles nothing; a constructor is compiled for the first instance. Dataclasses would
+cost 0.3 ms each at import, and a starting broker uses a hundred of these classes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, dataclass_transf
 
 from penstock.protocol.generated_source import GeneratedSource
 
-# Records are read as a memoryview of the frame and written from anything bytes-like; what is spliced just has a length.
+# Records are read as a memoryview of the frame and written from any bytes-like object; spliced ones only need a length.
 Records: TypeAlias = Any
 
 
 class Primitive(NamedTuple):
-    """A type without parts. A fixed-width one has a struct `format`; the others carry their length with them."""
+    """A primitive type. A fixed-width one has a struct `format`; the others are prefixed with their length."""
 
     name: str
     format: str
@@ -47,7 +47,7 @@ NEVER: Final = VERSION_MAX + 1
 
 
 class _Implicit:
-    """The type of `IMPLICIT`: no default was given, so the type's own one holds (zero, empty, or a fresh struct)."""
+    """The type of `IMPLICIT`: without an explicit default, the type's own applies (zero, empty, or a new struct)."""
 
     def __repr__(self) -> str:
         return "IMPLICIT"
@@ -57,7 +57,7 @@ IMPLICIT: Final = _Implicit()
 
 
 class Field(NamedTuple):
-    """One field of a struct. Both ends of a version range are inclusive."""
+    """A field of a struct. Both ends of a version range are inclusive."""
 
     kind: Primitive | type[Struct]
     is_array: bool
@@ -85,7 +85,7 @@ def wire(
     default: object = IMPLICIT,
     always_legacy: bool = False,
 ) -> Any:
-    """Declares a field. `always_legacy` keeps the length prefix of inflexible versions in flexible ones too."""
+    """Declares a field. `always_legacy` keeps the length prefix of non-flexible versions in flexible ones."""
     return Field(kind, False, since, until, nullable_since, tag, default, always_legacy)
 
 
@@ -98,12 +98,12 @@ def array_of(
     tag: int | None = None,
     default: object = IMPLICIT,
 ) -> Any:
-    """Declares a field that is an array; null, where allowed, is a null array. Elements are never null."""
+    """Declares an array field; null, where allowed, is a null array. Elements are never null."""
     return Field(kind, True, since, until, nullable_since, tag, default, False)
 
 
 class _StructType(type):
-    """Turns the declared fields of a class body into slots."""
+    """Converts the declared fields of a class into slots."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: object) -> _StructType:
         fields = {key: value for key, value in namespace.items() if isinstance(value, Field)}
@@ -137,7 +137,7 @@ class Struct(metaclass=_StructType):
 
 
 class Message(Struct):
-    """A whole request, response, header or piece of data, with the versions that we know of it."""
+    """A request, response, header or data message, with the supported versions."""
 
     API_KEY: ClassVar[int | None]
     VERSIONS: ClassVar[tuple[int, int]]
@@ -152,7 +152,7 @@ class Message(Struct):
 
 
 class Api(NamedTuple):
-    """A line of `definitions/index.py`: what can be known of an API without importing its messages."""
+    """An entry of `definitions/index.py`: an API without its messages, which are imported on demand."""
 
     key: int
     name: str
@@ -164,7 +164,7 @@ class Api(NamedTuple):
 
 
 def default_expression(field: Field, name: str, source: GeneratedSource) -> str:
-    """An expression that gives the field's default; mutable ones are made anew each time it is evaluated."""
+    """An expression for the field's default; it creates a new object for mutable ones."""
     if field.default is not IMPLICIT:
         return source.constant(f"default_{name}", field.default)
     if field.is_array:

@@ -1,4 +1,4 @@
-"""Unsigned varints: seven bits a byte, the lowest first. Lengths, counts and tags of flexible versions."""
+"""Unsigned varints: seven bits per byte, lowest first. Lengths, counts and tags of flexible versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def read_unsigned_varint(buffer: bytes | bytearray | memoryview, position: int) 
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if value > 0x7FFFFFFF:
-                raise ProtocolError("a varint does not fit 31 bits")
+                raise ProtocolError("a varint has more than 31 bits")
             return value, position
         shift += 7
         if shift > 28:
@@ -29,7 +29,7 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
 
 
 def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int, end: int) -> int:
-    """The position after a section of tagged fields, none of which is known."""
+    """The position after a section of tagged fields, all of which are skipped."""
     count, position = read_unsigned_varint(buffer, position)
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)

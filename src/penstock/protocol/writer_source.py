@@ -1,11 +1,11 @@
-"""Writes the source of a straight-line writer for one message in one version.
+"""Generates the source of a straight-line writer for one message in one version.
 
-What is written comes from ourselves: a value that the version cannot carry (null where there is no null, an integer
-that is too large) is a bug, and raises whatever Python raises. Fields that the version lacks are left out silently, so
-that a handler fills a response in once for all versions. A tagged field is left out when it has its default.
+The values are our own: a value that the version cannot represent (null in a field that is not nullable, an integer that
+is too large) is a bug, and raises Python's exception. Fields that the version does not have are omitted, so that a
+handler fills a response once for all versions. A tagged field is omitted when it has its default.
 
-A splicing writer leaves the records out as well: it writes their length, and notes where their bytes belong. That is
-how a fetch goes from the file to the socket without passing through Python's memory.
+A splicing writer omits the records as well: it writes their length and records where their bytes belong. So a fetch
+sends records from the file to the socket without copying them into Python's memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def compile_writer(cls: type[Message], version: int, *, splicing: bool) -> Calla
 
 
 class _WriterSource:
-    """`o` is the output; `n` a length, `v` a value of variable size; a struct at depth d is `m<d>`."""
+    """Variables: `o` is the output, `n` a length, `v` a value of variable size; a struct at depth d is `m<d>`."""
 
     def __init__(self, cls: type[Message], version: int, splicing: bool) -> None:
         self._cls = cls
@@ -58,13 +58,13 @@ class _WriterSource:
                 self._fixed_run(run)
                 self._field(field, f"{owner}.{name}", depth)
         if self._flexible and not tagged:
-            run.add("x", "")  # no tagged fields: a zero byte, which struct pads with
+            run.add("x", "")  # no tagged fields: a zero byte, as a pad byte of struct
         self._fixed_run(run)
         if tagged:
             self._tagged_fields(tagged, owner, depth)
 
     def _fixed_run(self, run: _FixedRun) -> None:
-        """Consecutive fixed-width fields are one call."""
+        """Writes consecutive fixed-width fields with one call."""
         if run.values:
             packer = self._source.constant("pack_run", Packing(f">{run.format}").pack)
             self._source.line(f"{self._output} += {packer}({', '.join(run.values)})")
@@ -78,7 +78,7 @@ class _WriterSource:
         if not isinstance(field.kind, Primitive) and not field.is_array:
             source.line(f"m{depth + 1} = {value}")
             if nullable and field.tag is None:
-                # KIP-893: a byte tells whether the struct is there.
+                # KIP-893: a byte tells whether the struct is null.
                 with source.block(f"if m{depth + 1} is None:"):
                     source.line(f"{self._output}.append(255)")
                 with source.block("else:"):
@@ -144,7 +144,7 @@ class _WriterSource:
                 self._struct(kind, element, depth + 1)
 
     def _tagged_fields(self, tagged: list[tuple[str, Field]], owner: str, depth: int) -> None:
-        """The count comes first, so the fields that are not at their defaults are collected before it is written."""
+        """The count comes first, so fields that differ from their defaults are collected before it is written."""
         source, count, section = self._source, f"count{depth}", f"section{depth}"
         conditions = {name: self._is_set(field, f"{owner}.{name}") for name, field in tagged}
         with source.block(f"if {' or '.join(conditions.values())}:"):
@@ -182,7 +182,7 @@ class _WriterSource:
 
 
 class _FixedRun:
-    """Fixed-width fields that wait to be packed by one call."""
+    """Fixed-width fields that are packed by one call."""
 
     def __init__(self, format_: str = "", values: list[str] | None = None) -> None:
         self.format = format_

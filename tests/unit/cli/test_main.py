@@ -85,7 +85,7 @@ def test_the_help_of_the_broker_comes_from_its_own_parser(capsys: Captured) -> N
         (["topic", "alter", "a"], "nothing to alter"),
         (["topic", "delete"], "no topic given"),
         (["topic", "list", "--nonsense"], "--nonsense"),
-        (["topic", "list", "-b", "a:b"], "the port is a number"),
+        (["topic", "list", "-b", "a:b"], "the port must be a number"),
         (["topic", "list", "-b", "::1"], "brackets"),
         (["produce"], "Missing argument 'TOPIC'"),
         (["produce", "t", "-z", "rar"], "'rar' is not one of"),
@@ -101,7 +101,7 @@ def test_the_help_of_the_broker_comes_from_its_own_parser(capsys: Captured) -> N
         (["consume", "t", "-X", "x"], "-X x: expected NAME=VALUE"),
         (["broker", "--nonsense"], "--nonsense"),
         (["broker", "--listen", "localhost:http"], "--listen 'localhost:http'"),
-        (["broker", "--listen", "localhost:70000"], "the port is a number"),
+        (["broker", "--listen", "localhost:70000"], "the port must be a number"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(words: list[str], message: str, capsys: Captured) -> None:

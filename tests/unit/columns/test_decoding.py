@@ -146,9 +146,9 @@ def test_a_value_of_twenty_megabytes(compression: Compression) -> None:
     assert [value.as_py() for batch in batches for value in batch.column("value")] == [b"a", big, b"b"]
 
 
-def test_what_unfolds_too_far_is_refused() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     bomb = bytes(encode_batch([Record(bytes(1 << 20))], compression=Compression.GZIP))
-    with pytest.raises(ProtocolError, match="unfolds"):
+    with pytest.raises(ProtocolError, match="decompresses"):
         list(RecordColumns("t", 0, 0, limits=ColumnLimits(decompressed_bytes_max=1 << 16)).feed(bomb))
 
 
@@ -156,9 +156,9 @@ def test_a_cut_batch_tells_its_size() -> None:
     whole, cut = batch_at(0, b"a"), batch_at(1, b"b" * 1000)
     columns = RecordColumns("t", 0, 0)
     assert values(columns, whole + cut[:-1]) == [b"a"]
-    assert (columns.next_offset, columns.cut_batch_bytes) == (1, len(cut))
+    assert (columns.next_offset, columns.truncated_batch_bytes) == (1, len(cut))
     assert values(columns, cut) == [b"b" * 1000]
-    assert (columns.next_offset, columns.cut_batch_bytes) == (2, 0)
+    assert (columns.next_offset, columns.truncated_batch_bytes) == (2, 0)
 
 
 def test_the_end_offset_ends_within_a_batch_and_in_a_gap() -> None:

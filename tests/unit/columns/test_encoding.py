@@ -63,8 +63,8 @@ def test_a_column_of_nothing_is_null() -> None:
         ({"headers": pa.array([[None, {"key": "a", "value": b""}]])}, "without a key"),
         ({"timestamp": pa.array([1])}, "'timestamp' is int64"),
         ({"partition": pa.array(["a"])}, "'partition' is string"),
-        ({"partition": pa.array([None, 4])}, "says 4, but the topic's partitions are 0 to 3"),
-        ({"partition": pa.array([-1])}, "says -1"),
+        ({"partition": pa.array([None, 4])}, "contains 4; the topic's partitions are 0 to 3"),
+        ({"partition": pa.array([-1])}, "contains -1"),
     ],
 )
 def test_columns_of_other_types_are_refused(columns: dict[str, Any], message: str) -> None:

@@ -30,7 +30,7 @@ def test_what_is_none(text: str) -> None:
 
 def test_several_servers() -> None:
     assert parse_bootstrap_servers("a:1, b , ,[::1]:3") == [("a", 1), ("b", 9092), ("::1", 3)]
-    with pytest.raises(ValueError, match="names no server"):
+    with pytest.raises(ValueError, match="contains no server"):
         parse_bootstrap_servers(" , ")
 
 

@@ -59,7 +59,7 @@ def test_a_row_without_a_topic_is_refused() -> None:
 
 
 def test_a_partition_that_is_not_there_is_refused_with_the_topics_name() -> None:
-    with pytest.raises(TopicSinkError, match="topic 't': column 'partition' says 3"):
+    with pytest.raises(TopicSinkError, match="topic 't': column 'partition' contains 3"):
         list(encoder(["value", "partition"], topic="t").encode([rows(range(1), partition=pa.array([3], pa.int32()))]))
 
 
