@@ -123,7 +123,7 @@ def _run(options: argparse.Namespace) -> int:
 
     sizes = QUICK if options.quick else FULL
     free_bytes = shutil.disk_usage(data_parent).free
-    names, absent_notes = _possible(_asked_for(options.only))
+    names, absent_notes = _possible(_requested(options.only))
     plan = catalogue.plan(names, sizes, free_bytes)
     matches = _matches(plan.measurements, options.alone, lambda text: errors.print(text, highlight=False))
     small_plan = {name: build(QUICK) for name, build in catalogue.CATALOGUE.items()}
@@ -163,7 +163,7 @@ def _run(options: argparse.Namespace) -> int:
     return EXIT_FAILED if results.failures else EXIT_DONE
 
 
-def _asked_for(only: Sequence[str] | None) -> list[str]:
+def _requested(only: Sequence[str] | None) -> list[str]:
     """The names of the requested measurements, with families expanded."""
     return [name for asked in only or _MEASUREMENT_NAMES for name in _FAMILIES.get(asked, (asked,))]
 

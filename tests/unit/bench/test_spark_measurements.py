@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.catalogue import CATALOGUE, OF_ENGINES
-from penstock.bench.main import _asked_for, _possible, arguments_parser
+from penstock.bench.main import _requested, _possible, arguments_parser
 from penstock.bench.measurements.spark_growth import SparkGrowth
 from penstock.bench.measurements.spark_latency import _key, _with_counterparts
 from penstock.bench.metric import Metric, Readings, Target, Unit
@@ -22,8 +22,8 @@ from tests.unit.bench.fakes import contestant, empty_results
 
 def test_spark_is_a_word_for_all_of_them() -> None:
     only = arguments_parser().parse_args(["--only", "start", "spark"]).only
-    assert _asked_for(only) == ["start", *(name for name in CATALOGUE if name in OF_ENGINES)]
-    assert _asked_for(None) == list(CATALOGUE)
+    assert _requested(only) == ["start", *(name for name in CATALOGUE if name in OF_ENGINES)]
+    assert _requested(None) == list(CATALOGUE)
 
 
 def test_without_postgresql_only_its_row_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,15 +56,15 @@ def running_database(parent: Path) -> Iterator[str]:
 
 def create_table(database: str, name: str) -> None:
     """The same table for both engines, so that neither chooses its types; without an index."""
-    _asked(database, f'CREATE TABLE "{name}" (key bytea, value bytea)')
+    _execute(database, f'CREATE TABLE "{name}" (key bytea, value bytea)')
 
 
 def rows_of(database: str, name: str) -> int:
-    found: int = _asked(database, f'SELECT count(*) FROM "{name}"').fetchall()[0][0]  # noqa: S608 (a name of our own)
+    found: int = _execute(database, f'SELECT count(*) FROM "{name}"').fetchall()[0][0]  # noqa: S608 (a name of our own)
     return found
 
 
-def _asked(database: str, statement: str) -> psycopg.Cursor[Any]:
+def _execute(database: str, statement: str) -> psycopg.Cursor[Any]:
     import psycopg
 
     try:
