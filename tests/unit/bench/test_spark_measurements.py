@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.catalogue import CATALOGUE, OF_ENGINES
-from penstock.bench.main import _requested, _possible, arguments_parser
+from penstock.bench.main import _possible, _requested, arguments_parser
 from penstock.bench.measurements.spark_growth import SparkGrowth
 from penstock.bench.measurements.spark_latency import _key, _with_counterparts
 from penstock.bench.metric import Metric, Readings, Target, Unit
