@@ -1,6 +1,7 @@
 """Metadata: brokers, and topics with their partitions' leaders. The first thing every client asks.
 
-Brokers are named by the endpoint of the listener that the client itself came in by, as in Kafka.
+Brokers are named by the endpoint of the listener that the client itself came in by, as in Kafka. A leader without that
+listener is LISTENER_NOT_FOUND from version 6, and LEADER_NOT_AVAILABLE before.
 
 No list of topics asks for all of them; in version 0, where a list cannot be missing, an empty one does. Topics can be
 named by id from version 12 (versions 10 and 11 have the field, and Kafka refuses it there).
@@ -12,7 +13,7 @@ The internal topics are left to the coordinators that own them. Versions: 0 to 1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED_FOR
 from penstock.broker.deferred import Barrier, Deferred
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 MISSING_LIST_SINCE: Final = 1
+LISTENER_ERROR_SINCE: Final = 6
 TOPIC_IDS_SINCE: Final = 12
 
 
@@ -53,11 +55,13 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
 
 def _answer(request: MetadataRequest, context: RequestContext, creations: CreationResults) -> MetadataResponse:
     image = context.node.image
+    brokers = [
+        MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+        for broker, endpoint in image.endpoints(context.connection.listener_name)
+    ]
+    cluster = _Cluster(image, frozenset(broker.node_id for broker in brokers), context.api_version)
     response = MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker, endpoint in image.endpoints(context.connection.listener_name)
-        ],
+        brokers=brokers,
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
     )
@@ -65,12 +69,12 @@ def _answer(request: MetadataRequest, context: RequestContext, creations: Creati
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
     if request.topics is None or (not request.topics and context.api_version < MISSING_LIST_SINCE):
-        response.topics = [_described(topic, image, topic_operations) for topic in image.topics.values()]
+        response.topics = [_described(topic, cluster, topic_operations) for topic in image.topics.values()]
         return response
     for wanted in _without_repetitions(request.topics):
         try:
             topic = _find(wanted, image, creations, context.api_version)
-            response.topics.append(_described(topic, image, topic_operations))
+            response.topics.append(_described(topic, cluster, topic_operations))
         except BrokerError as error:
             response.topics.append(
                 MetadataResponseTopic(
@@ -128,24 +132,39 @@ def _answered_name(wanted: MetadataRequestTopic, api_version: int) -> str | None
     return wanted.name if api_version >= TOPIC_IDS_SINCE else wanted.name or ""
 
 
-def _described(topic: TopicImage, image: ClusterImage, topic_operations: int) -> MetadataResponseTopic:
+class _Cluster(NamedTuple):
+    """The cluster as one client sees it: it reaches the brokers that have its listener."""
+
+    image: ClusterImage
+    reachable: frozenset[int]
+    api_version: int
+
+    def leader_error(self, leader: int) -> ErrorCode:
+        if leader in self.reachable:
+            return ErrorCode.NONE
+        if leader in self.image.brokers and self.api_version >= LISTENER_ERROR_SINCE:
+            return ErrorCode.LISTENER_NOT_FOUND
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _described(topic: TopicImage, cluster: _Cluster, topic_operations: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_described_partition(partition, image) for partition in topic.partitions],
+        partitions=[_described_partition(partition, cluster) for partition in topic.partitions],
         topic_authorized_operations=topic_operations,
     )
 
 
-def _described_partition(partition: PartitionImage, image: ClusterImage) -> MetadataResponsePartition:
-    has_leader = partition.leader in image.brokers
+def _described_partition(partition: PartitionImage, cluster: _Cluster) -> MetadataResponsePartition:
+    error = cluster.leader_error(partition.leader)
     return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=error,
         partition_index=partition.index,
-        leader_id=partition.leader if has_leader else -1,
+        leader_id=-1 if error else partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=[broker for broker in partition.replicas if broker not in image.brokers],
+        offline_replicas=[broker for broker in partition.replicas if broker not in cluster.image.brokers],
     )

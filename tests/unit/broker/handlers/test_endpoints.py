@@ -91,6 +91,18 @@ def test_a_fetch_in_an_old_leader_epoch_is_told_the_leader_and_where_it_is(tmp_p
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)])
+def test_a_leader_without_the_client_s_listener_is_none(node: AdminNode, version: int, code: ErrorCode) -> None:
+    partition = PartitionImage(
+        PartitionIndex(0), node.broker_id, LeaderEpoch(3), replicas=(node.broker_id,), isr=(node.broker_id,)
+    )
+    node.image.apply(TopicCreated(TopicImage(TopicName("topic"), TopicId(b"0123456789abcdef"), (partition,))))
+    (topic,) = Client(node, FakeConnection("OTHER")).ask(MetadataRequest(topics=None), version).topics
+    assert (topic.partitions[0].error_code, topic.partitions[0].leader_id) == (code, -1)
+    (topic,) = Client(node, FakeConnection("EXTERNAL")).ask(MetadataRequest(topics=None), version).topics
+    assert (topic.partitions[0].error_code, topic.partitions[0].leader_id) == (ErrorCode.NONE, node.broker_id)
+
+
 def test_the_current_leader_of_a_partition_comes_with_its_endpoint(node: AdminNode) -> None:
     led = PartitionImage(
         PartitionIndex(0), node.broker_id, LeaderEpoch(3), replicas=(node.broker_id,), isr=(node.broker_id,)
