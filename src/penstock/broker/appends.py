@@ -36,7 +36,10 @@ class AppendGroup(Deferred, Generic[Subject]):
     __slots__ = ("_outstanding", "_round", "appends")
 
     def __init__(self, append_round: AppendRound) -> None:
-        super().__init__()
+        # The fields of Deferred are set here, because every produce request makes one of these and a call costs more.
+        self.done = False
+        self.response = None
+        self._listener = None
         self._round = append_round
         self._outstanding = 0
         self.appends: list[tuple[Partition, Append, Subject]] = []
@@ -56,7 +59,10 @@ class AppendGroup(Deferred, Generic[Subject]):
             if not append.code and partition.must_flush:
                 self._outstanding += 1
                 self._round.flusher.request(partition, partial(self._flushed, append))
-        self._settle_one()
+        if self._outstanding == 1:
+            self.finish()
+        else:
+            self._outstanding -= 1
 
     def finish(self) -> None:
         """Every append is acknowledged or has failed."""
@@ -65,9 +71,6 @@ class AppendGroup(Deferred, Generic[Subject]):
     def _flushed(self, append: Append, failure: OSError | None) -> None:
         if failure is not None:
             append.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"fsync failed: {failure.strerror}.")
-        self._settle_one()
-
-    def _settle_one(self) -> None:
         self._outstanding -= 1
         if not self._outstanding:
             self.finish()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from penstock.core.metrics import Counter, Histogram, Labels, Metrics
+from penstock.core.metrics import Histogram, Labels, Metrics
 from penstock.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -34,31 +34,24 @@ class ListenerMetrics:
         self.bytes_out = metrics.counter(prefix + "outgoingbyte_total", "Bytes sent.", listener=listener)
 
 
-class _ApiMetrics:
-    __slots__ = ("latency", "requests")
-
-    def __init__(self, requests: Counter, latency: Histogram) -> None:
-        self.requests = requests
-        self.latency = latency
-
-
 class RequestMetrics:
     """Requests by API: how many, how long from the read of the request to its answer, and which errors."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._apis: dict[int, _ApiMetrics] = {}
+        self._latencies: dict[int, Histogram] = {}  # by API key
+        metrics.counter_reader(
+            _REQUESTS, "Requests answered.", lambda: ((each.labels, each.count) for each in self._latencies.values())
+        )
 
     def answered(self, route: Route, seconds: float, count: int) -> None:
         """So many requests of one read are answered together; an acks=0 produce counts as answered."""
-        api = self._apis.get(route.api_key)
-        if api is None:
-            api = self._apis[route.api_key] = _ApiMetrics(
-                self._metrics.counter(_REQUESTS, "Requests answered.", request=route.name),
-                self._metrics.histogram(_LATENCY, "From the read of a request to its answer.", request=route.name),
+        latency = self._latencies.get(route.api_key)
+        if latency is None:
+            latency = self._latencies[route.api_key] = self._metrics.histogram(
+                _LATENCY, "From the read of a request to its answer.", request=route.name
             )
-        api.requests.value += count
-        api.latency.observe(seconds, count)
+        latency.observe(seconds, count)
 
     def failed(self, request: str, code: int) -> None:
         """An error code in an answer, for the whole request or one of its parts."""

@@ -72,6 +72,12 @@ class GaugeReader:
             yield Sample(name, labels, value)
 
 
+class CounterReader(GaugeReader):
+    """As a gauge that reads, for values that only ever grow."""
+
+    __slots__ = ()
+
+
 class Histogram:
     """Counts observations in fixed buckets. `counts` has one more entry than there are bounds, for what exceeds all."""
 
@@ -101,8 +107,8 @@ class Histogram:
         yield Sample(f"{name}_count", self.labels, below)
 
 
-Metric = Counter | Gauge | GaugeReader | Histogram
-_M = TypeVar("_M", Counter, Gauge, GaugeReader, Histogram)
+Metric = Counter | Gauge | GaugeReader | CounterReader | Histogram
+_M = TypeVar("_M", Counter, Gauge, GaugeReader, CounterReader, Histogram)
 
 
 class Family(NamedTuple):
@@ -128,6 +134,9 @@ class Metrics:
 
     def gauge_reader(self, name: str, help_text: str, read: ReadAll) -> GaugeReader:
         return self._metric(name, help_text, GaugeReader, {}, lambda: GaugeReader(read))
+
+    def counter_reader(self, name: str, help_text: str, read: ReadAll) -> CounterReader:
+        return self._metric(name, help_text, CounterReader, {}, lambda: CounterReader(read))
 
     def histogram(
         self, name: str, help_text: str, bounds: Sequence[float] = LATENCY_BOUNDS_S, **labels: str

@@ -158,7 +158,17 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
             response.base_offset = append.base_offset
             response.log_append_time_ms = append.log_append_time_ms
             response.log_start_offset = partition.log.log_start_offset
-        self._answer()
+        if self._acks == ACKS_NONE:
+            if self._error_text is not None:
+                self._context.connection.hang_up(f"a produce with acks=0 failed: {self._error_text}")
+            return
+        answer = ProduceResponse(responses=self._topics)
+        if self._leaders:
+            answer.node_endpoints = [
+                NodeEndpoint(node_id=leader.leader_id, host=leader.host, port=leader.port, rack=leader.rack)
+                for leader in self._leaders.values()
+            ]
+        self.complete(answer)
 
     def _name_leader(self, topic: TopicProduceData, response: PartitionProduceResponse) -> None:
         """From version 10 on; older versions do not write these fields."""
@@ -173,16 +183,3 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
         response.error_message = self._error_text = message
         response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
         self._context.node.request_metrics.failed("Produce", code)
-
-    def _answer(self) -> None:
-        if self._acks == ACKS_NONE:
-            if self._error_text is not None:
-                self._context.connection.hang_up(f"a produce with acks=0 failed: {self._error_text}")
-            return
-        response = ProduceResponse(responses=self._topics)
-        if self._leaders:
-            response.node_endpoints = [
-                NodeEndpoint(node_id=leader.leader_id, host=leader.host, port=leader.port, rack=leader.rack)
-                for leader in self._leaders.values()
-            ]
-        self.complete(response)

@@ -220,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing = []
         try:
             chunks = _joined(outgoing)
-            self._traffic.bytes_out.value += sum(map(len, chunks))
+            self._traffic.bytes_out.value += len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
             self._sender.send(chunks)
         except OSError as error:
             self.close(f"records cannot be read: {error.strerror}")
