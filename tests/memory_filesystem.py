@@ -1,11 +1,10 @@
-"""A file system in memory that can fail on purpose: full, broken, or cut off by a crash.
+"""A file system in memory that fails on demand: full, broken, or interrupted by a crash.
 
-Owns: the difference between what was written and what was synced. Tests of the log run on it, and whatever wants to see
-the log fail at a chosen moment.
+Owns: the difference between written and synced bytes. Tests of the log run on it.
 Must never know: what is stored in it.
 
-Invariant: after `crash`, a file holds what was last synced plus some of what was written since, and a name exists if
-its directory was synced since it was made, or if the crash kept it.
+Invariant: after `crash`, a file contains its last synced content plus some of the bytes written since, and a name
+exists if its directory was synced since its creation, or if the crash kept it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Real record batches for tests, encoded record by record. Slow and simple, so that it can be trusted."""
+"""Record batches for tests, encoded record by record: slow, but simple enough to be trusted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The smallest Kafka client that tests need: one blocking socket on our own codec.
+"""A minimal Kafka client for tests: one blocking socket on our own codec.
 
-It sends requests that no real client would, and raw bytes that are no requests at all, and says what came back: a
-response object, or `ConnectionClosed`. It must never retry, reconnect or repair anything.
+It sends requests that no real client sends, and bytes that are not requests, and returns the response or raises
+`ConnectionClosed`. It must never retry, reconnect or repair anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A classic group among consumers that come, go, fall silent, come back twice, dawdle, and repeat themselves.
+"""A classic group with consumers that join, leave, stop, return twice, delay and repeat requests.
 
-The consumers here are small but honest: they join, sync and heartbeat as Kafka's do, and the one that leads shares the
-partitions out. The harness sees to it that no answer is lost or given twice and that no deadline is left behind.
+The consumers join, sync and heartbeat like Kafka's, and the leader assigns the partitions. The harness checks that
+every request is answered exactly once and that no deadline is missed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Consumer:
     generation_id: int = -1
     protocol_name: str | None = None
     led: tuple[JoinedMember, ...] = ()
-    """Whom it leads; nobody unless it was elected."""
+    """The members that it leads; empty unless it was elected."""
     has_joined: bool = False
     assignment: bytes | None = None
     """None until it has synced."""
@@ -241,7 +241,7 @@ class GroupOfConsumers(RuleBasedStateMachine):
 
     @rule()
     def restart_the_broker(self) -> None:
-        """What was made durable is all that is left, and everybody who waits hears of it."""
+        """Only durable state is left, and all pending requests are answered."""
         self.harness.close(ErrorCode.NOT_COORDINATOR)
         self.read_answers()
         assert not self.ledger.waiting
@@ -289,7 +289,7 @@ class GroupOfConsumers(RuleBasedStateMachine):
         return self.harness.state() is resting and is_up_to_date
 
     def teardown(self) -> None:
-        """Everybody falls silent: in the end the group is empty, nothing is due, and nobody waits."""
+        """All members stop: finally the group is empty, without deadlines or pending requests."""
         if not hasattr(self, "harness"):
             return
         self.harness.advance(LONGER_THAN_ANYTHING_MS)
@@ -313,14 +313,14 @@ class GroupOfConsumers(RuleBasedStateMachine):
             assert sorted(partition for member in members for partition in member.assignment) == list(PARTITIONS)
 
     @invariant()
-    def nobody_outlives_its_session(self) -> None:
+    def no_member_outlives_its_session(self) -> None:
         waiting = {member_id for _, member_id in self.ledger.waiting.values()}
         for member in self.harness.group.describe().members:
             silence_ms = self.harness.now_ms - self.ledger.signs_of_life.get(member.member_id, self.harness.now_ms)
             assert silence_ms < member.session_timeout_ms or member.member_id in waiting
 
     @invariant()
-    def a_group_is_empty_if_nobody_is_in_it(self) -> None:
+    def a_group_without_members_is_empty(self) -> None:
         if self.harness.state() is ClassicGroupState.EMPTY:
             assert not self.member_ids()
         elif self.harness.state() is not ClassicGroupState.PREPARING_REBALANCE:
@@ -397,7 +397,7 @@ class GroupOfConsumers(RuleBasedStateMachine):
                 self.hear(effect.token, effect.result)
 
     def check_join(self, result: JoinResult) -> None:
-        """A generation has one composition, whoever is told of it and however often."""
+        """A generation has one composition, in every response about it."""
         if result.error is not ErrorCode.NONE:
             return
         if result.generation_id not in self.ledger.compositions:

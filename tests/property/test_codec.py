@@ -1,4 +1,4 @@
-"""What holds for the reader and the writer of every message and version, without another implementation's help."""
+"""Properties of the readers and writers of every message and version."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every message in every version: our bytes are kio's bytes, and each reads what the other wrote.
+"""Every message in every version: our encoding equals kio's, and each decodes the other's.
 
-kio only ever reads bytes that one of the two has written: its reader is not made for others.
+kio only reads bytes that one of the two has written: its reader is not made for others.
 """
 
 from __future__ import annotations

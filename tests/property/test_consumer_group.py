@@ -1,4 +1,4 @@
-"""Groups of the newer protocol, whatever happens to their members, their topics, their answers and their broker."""
+"""Consumer groups (KIP-848) under failing members, changing topics, lost responses and restarts of the broker."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class GroupUnderStress(RuleBasedStateMachine):
         return f"member-{self.named:04}"
 
     def beat(self, member: SimulatedMember, *, answer_is_lost: bool = False) -> None:
-        """A member that was removed must be refused, and joins again as somebody who owns nothing."""
+        """A removed member must be refused, and rejoins without partitions."""
         was_removed = member.epoch > 0 and member.member_id not in self.broker.member_ids
         before = self.broker.group._state.current(member.member_id).state
         refused_with: int | None = None
@@ -100,7 +100,7 @@ class GroupUnderStress(RuleBasedStateMachine):
 
     @precondition(lambda self: self.members)
     @rule(obediently=st.booleans())
-    def everybody_heartbeats(self, obediently: bool) -> None:
+    def all_members_heartbeat(self, obediently: bool) -> None:
         for member in self.members:
             self.beat(member)
             if obediently:
@@ -201,7 +201,7 @@ class GroupUnderStress(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 100))
     def restart_the_broker(self, seed: int) -> None:
-        """What is restored from the log is what was there; members get their time anew."""
+        """The restored group equals the original; the timeouts of members restart."""
         described = self.broker.group.describe()
         owners = dict(self.broker.group._state.owners)
         self.broker.restart(seed)
@@ -233,7 +233,7 @@ class GroupUnderStress(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule()
     def settle(self) -> None:
-        """Once the absent are given up and everybody does as told, every partition has its owner."""
+        """After absent members have expired and all others have reconciled, every partition has an owner."""
         while self.absent:
             self.forget(absent := self.absent.pop())
             if absent.member_id in self.broker.member_ids:

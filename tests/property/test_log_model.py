@@ -1,4 +1,4 @@
-"""The log against a list: whatever is done to it and however it ends, it holds what the list holds."""
+"""The log against a list as its model: under any operations, crashes and faults, both have the same content."""
 
 from __future__ import annotations
 

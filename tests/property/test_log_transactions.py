@@ -1,5 +1,4 @@
-"""Transactions in the log against a list: however it is written, cut, killed and opened again, the log knows of its
-producers and transactions what reading the list from its beginning tells."""
+"""Producer state and transactions of a log against a list, under appends, truncation, crashes and reopening."""
 
 from __future__ import annotations
 

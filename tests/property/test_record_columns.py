@@ -1,4 +1,4 @@
-"""Records into columns and back, against the slow readers and writers; and damaged bytes, which must not do harm."""
+"""Columns against the simple decoder and encoder, in both directions; and damaged bytes, which must be rejected."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Transactions under every order of requests, lost answers, refused writes and crashes.
+"""Transactions under any order of requests, lost responses, failed writes and crashes.
 
-Two clients share one transactional id, so that each is now and then the other's zombie. The coordinator is the real
-state machine with the real records; partitions are lists that know epochs as a log does. A client's records carry which
-transaction they were meant for, and the partitions say what became of them.
+Two clients share one transactional id, so that each is sometimes the other's zombie. The coordinator is the real state
+machine with the real records; partitions are lists that check epochs as a log does. A client's records name the
+transaction that they were sent in, and the partitions record the outcome.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class TransactionsUnderFaults(RuleBasedStateMachine):
     @precondition(lambda self: self.prepared() is not None)
     @rule(partition=st.sampled_from(PARTITIONS))
     def write_marker(self, partition: TopicPartition) -> None:
-        """Perhaps twice: after a crash nobody knows which ones were written."""
+        """Possibly twice: after a crash it is unknown which ones were written."""
         prepared = self.prepared()
         assert prepared is not None
         if partition in prepared.partitions:

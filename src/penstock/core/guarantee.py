@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
-
-GUARANTEES: Final[tuple[Guarantee, ...]] = ("at_most_once", "at_least_once", "exactly_once")

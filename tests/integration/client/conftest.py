@@ -1,4 +1,4 @@
-"""A broker for the clients, and topics with names of their own."""
+"""A broker for the clients, and topics with unique names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A process that consumes under a guarantee and stands still at a chosen point, where the test kills it.
+"""A process that consumes under a guarantee and blocks at a chosen point, where the test kills it.
 
-The points are reached through what a user can pass in: the handler, the store, the producer. The code under test knows
-nothing of them. Arguments are one JSON object; see `Orders`.
+It blocks in what a user can pass in: the handler, the store, the producer. The code under test does not know these
+points. The argument is one JSON object; see `Orders`.
 """
 
 from __future__ import annotations

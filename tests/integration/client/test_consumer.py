@@ -153,7 +153,7 @@ def test_automatic_commits_are_of_records_that_were_dealt_with(config: dict[str,
         consumer.assign({TopicPartition(filled, 0): 0})
         (held,) = read(consumer, 1)
         time.sleep(0.5)
-        # It is in the caller's hands; nobody knows what becomes of it.
+        # It was returned, but it is unknown whether it was processed.
         assert watcher.committed([held.topic_partition]) == {held.topic_partition: None}
         consumer.poll(0.2)
         time.sleep(0.5)
@@ -242,7 +242,7 @@ def test_a_record_that_cannot_be_read_is_named_and_can_be_passed(
         assert [record.value for record in read(consumer, 1)] == [3]
 
 
-def test_iterating_until_somebody_stops_it(config: dict[str, Any], filled: str) -> None:
+def test_iterating_until_stop(config: dict[str, Any], filled: str) -> None:
     with Consumer(config, value_deserializer=int) as consumer:
         consumer.assign({TopicPartition(filled, 0): 0})
         stopper = threading.Timer(1.0, consumer.stop)

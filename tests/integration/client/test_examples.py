@@ -1,7 +1,7 @@
-"""The programs of examples/ do what they say, against a real broker.
+"""The programs of examples/ work as described, against a real broker.
 
-An example reads and writes what its text names, and talks to localhost:9092. Here it gets topics and a group of its
-own, and the address of the broker under test; nothing else of it is changed. It ends as a person would end it: ctrl-C.
+An example has fixed topic names and uses localhost:9092. The test replaces the topics, the group and the address, and
+nothing else. It ends the program with ctrl-C, like a user.
 """
 
 from __future__ import annotations

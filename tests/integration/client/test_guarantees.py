@@ -1,8 +1,7 @@
-"""The three guarantees with the process killed where it hurts: between effect and commit.
+"""The three guarantees when the process is killed at the critical points: between effect and commit.
 
-Every life of the worker but the last stands still at a chosen point, and is killed there with SIGKILL: that it was
-there, and with which record, is what it says before. The weaker guarantees have to show their weakness, for exactly
-these records; a run in which they show none proves nothing.
+Every run of the worker except the last blocks at a chosen point and is killed there with SIGKILL; it reports the point
+and the record before. The weaker guarantees must fail for exactly these records; otherwise the test proves nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exactly once in PostgreSQL: results and offsets in one transaction of a real server."""
+"""Exactly once with PostgreSQL: results and offsets in one transaction of a real server."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_partition_that_is_not_there(bootstrap_servers: str, new_topic: NewTop
         producer.send(topic, b"x", partition=7).result(30)
 
 
-def test_a_callback_that_raises_harms_nobody(bootstrap_servers: str, new_topic: NewTopic) -> None:
+def test_a_callback_that_raises_does_not_affect_other_records(bootstrap_servers: str, new_topic: NewTopic) -> None:
     topic = new_topic()
 
     def fail(_metadata: RecordMetadata | None, _error: ClientError | None) -> None:
@@ -229,7 +229,7 @@ def test_a_record_that_fails_fails_its_transaction(bootstrap_servers: str, new_t
     with Producer(transactional(bootstrap_servers, topic)) as producer:
         with pytest.raises(TransactionAborted), producer.transaction():  # noqa: PT012 - the block is what is tested
             producer.send(topic, b"small")
-            # Nobody looks at this one's future.
+            # The future of this one is not used.
             producer.send(topic, b"x" * 5_000)
         # librdkafka counts the sequence numbers of the record that failed, and may need an attempt to notice.
         for attempt in range(3):

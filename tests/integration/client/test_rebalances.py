@@ -1,4 +1,4 @@
-"""The guarantees while members come and go: nobody crashes, so nothing may be lost or repeated beyond the word."""
+"""The guarantees during rebalances: without a crash, nothing may be lost or repeated beyond the guarantee."""
 
 from __future__ import annotations
 

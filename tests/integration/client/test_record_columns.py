@@ -1,4 +1,4 @@
-"""Columns against librdkafka: what it writes becomes columns, and what columns become it reads, over a real broker."""
+"""Columns against librdkafka over a real broker: each reads what the other wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for records: woken by them, not by anything else, and never for longer than was said."""
+"""RecordWatch: it returns for new records only, and never after its timeout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One Penstock and one Apache Kafka for all tests of the wire client; Kafka also listens with TLS and SASL.
+"""One Penstock and one Apache Kafka for all tests of the wire client; Kafka also has TLS and SASL listeners.
 
-`servers` gives a test both of them in turn. It is no parameter of the brokers' own fixtures: tests run in random order,
-and each broker starts once.
+`servers` parametrizes a test with both. It does not parametrize the broker fixtures: tests run in random order, and
+each broker starts once.
 """
 
 from __future__ import annotations

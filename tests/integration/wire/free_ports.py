@@ -1,4 +1,4 @@
-"""Ports on loopback that nobody listens on."""
+"""Free loopback ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches in and out, and offsets, against Penstock and Apache Kafka alike."""
+"""Producing, fetching and listing offsets, against Penstock and Apache Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that is killed and comes back."""
+"""A broker that is killed and restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS and SASL against Apache Kafka: what gets in, what does not, and that no secret is told."""
+"""TLS and SASL against Apache Kafka: accepted and refused connections, and secrets that are never shown."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_certificate_opens_the_door(
         assert_works(client, apache_kafka)
 
 
-def test_a_broker_that_nobody_vouches_for_is_refused_at_once(
+def test_an_untrusted_certificate_is_an_error_at_once(
     apache_kafka: RunningBroker, listeners: Listeners, certificates: Certificates
 ) -> None:
     settings = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}

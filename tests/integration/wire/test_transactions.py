@@ -1,4 +1,4 @@
-"""Transactions that several clients share, against Penstock and Apache Kafka alike."""
+"""Transactions that several clients share, against Penstock and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_one_transaction_shared_by_two_clients(client: WireClient, servers: str,
     assert b"next" in committed_values(servers, topic, len(expected) + 1)
 
 
-def test_whoever_comes_later_fences_whoever_was_there(client: WireClient, servers: str) -> None:
+def test_a_new_producer_fences_the_former_one(client: WireClient, servers: str) -> None:
     partition, name = TopicPartition(new_topic(servers), 0), f"fenced-{uuid4().hex}"
     first = client.init_producer_id(name)
     sender = client.sender(producer=first, transactional_id=name)

@@ -1,4 +1,4 @@
-"""Topics, batches and records for the wire client's tests, by means that are not the wire client's."""
+"""Topics, batches and records for tests of the wire client, made without the wire client."""
 
 from __future__ import annotations
 

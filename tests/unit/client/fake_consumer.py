@@ -1,4 +1,4 @@
-"""What `delivery.py` uses of a consumer, over records in memory, in a group that may move on."""
+"""A fake of the consumer that `delivery/` uses, over records in memory, with a group that may rebalance."""
 
 from __future__ import annotations
 

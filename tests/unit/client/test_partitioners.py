@@ -1,4 +1,4 @@
-"""Partitioners: the same partition as Java's producer, and turns."""
+"""Partitioners: the same partition as Java's producer, and round-robin."""
 
 from __future__ import annotations
 

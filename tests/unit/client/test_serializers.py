@@ -1,4 +1,4 @@
-"""Text, bytes and JSON on their way into a record and out of it."""
+"""Serializers and deserializers for text, bytes and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's configuration names: what librdkafka is told, and what a person is told about a mistake."""
+"""Client settings in Kafka's names: their translation to librdkafka, and error messages."""
 
 from __future__ import annotations
 

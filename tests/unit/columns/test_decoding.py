@@ -1,4 +1,4 @@
-"""Which records a reader sees of a fetch answer, and in which shape."""
+"""Which records of a fetch response become rows, and their columns."""
 
 from __future__ import annotations
 

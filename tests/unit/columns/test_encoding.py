@@ -1,4 +1,4 @@
-"""Columns into batches: what columns may look like, which partition rows go to, and whose a batch becomes."""
+"""Columns into batches: accepted columns, partitioning, and the producer fields of a batch."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_batches_that_were_given_out_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("compression", Compression)
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_batch_is_nobodys_until_it_is_sent(compression: Compression, transactional: bool) -> None:
+def test_an_encoded_batch_has_no_producer(compression: Compression, transactional: bool) -> None:
     rows = pa.RecordBatch.from_pydict({"value": pa.array([b"v"] * 50)})
     encoder = ColumnEncoder(ColumnPartitioner(1), compression=compression, transactional=transactional)
     ((_, _, content),) = encoder.encode(rows, NOW_MS)

@@ -1,4 +1,4 @@
-"""A classic group with a clock, and somebody who keeps account of its answers: each token once, none unasked."""
+"""A classic group with a clock, and a ledger of its responses: each token is answered once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group and its log, and a consumer that follows the protocol: what it was told, what it has not given up yet."""
+"""A consumer group with its log, and a model consumer that follows the protocol."""
 
 from __future__ import annotations
 

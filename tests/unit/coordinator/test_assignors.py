@@ -1,4 +1,4 @@
-"""Range by its rule; uniform by what it promises: balance as good as can be, and few moves."""
+"""The range assignor by its rule; the uniform assignor by its properties: optimal balance and few moves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def loads(assignment: Assignment) -> list[int]:
 
 
 def moved(members: Sequence[AssignableMember], assignment: Assignment) -> int:
-    """How many partitions changed hands, not counting those that nobody had."""
+    """The number of partitions that moved from one member to another."""
     return sum(len(each.assigned - assignment[each.member_id]) for each in members)
 
 

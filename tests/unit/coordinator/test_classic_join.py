@@ -64,7 +64,7 @@ def test_the_wait_for_more_members_ends_with_the_rebalance_timeout() -> None:
         harness.admit(rebalance_timeout_ms=7_000)
         harness.advance(1)
         assert harness.is_waiting(first)
-    # 3 s and 3 s are over; of the 7 s there is one more, whoever comes.
+    # 3 s and 3 s have passed; 1 s of the 7 s is left, whatever members join.
     harness.admit(rebalance_timeout_ms=7_000)
     harness.advance(999)
     assert harness.is_waiting(first)

@@ -83,7 +83,7 @@ def test_the_last_one_missing_in_a_rebalance_leaves_and_the_others_go_on(harness
     assert harness.joined(rejoin).generation_id == 2
 
 
-def test_a_promised_member_that_leaves_disturbs_nobody(harness: Harness) -> None:
+def test_a_pending_member_that_leaves_starts_no_rebalance(harness: Harness) -> None:
     (leader,) = harness.stable()
     promised = harness.joined(harness.join()).member_id
     assert harness.leave(LeavingMember(promised)) == [ErrorCode.NONE]

@@ -1,4 +1,4 @@
-"""What a classic group says of offsets and to administrators."""
+"""Offset commits, deletion and description of a classic group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): an instance that comes back takes the place of the one that went."""
+"""Static members (KIP-345): a returning instance replaces the former one."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_followers_wait_for_the_leader_and_get_what_it_assigned(harness: Harness
     assert harness.state() is ClassicGroupState.STABLE
 
 
-def test_the_assignment_is_made_durable_before_anybody_hears_of_it(harness: Harness) -> None:
+def test_the_assignment_is_durable_before_syncs_are_answered(harness: Harness) -> None:
     leader, follower = assigning(harness)
     harness.sync(follower, 1)
     assert harness.changes == [], "nothing is worth keeping before there is an assignment"

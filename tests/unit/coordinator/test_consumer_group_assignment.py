@@ -1,4 +1,4 @@
-"""Who gets what and when: rebalancing step by step, revocation and its time, topics that come, grow and go."""
+"""Assignment and reconciliation: rebalances step by step, revocation timeouts, changing topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in: joining, leaving, epochs and who is fenced, static members, sessions, and requests that are wrong."""
+"""Membership: joining, leaving, epochs and fencing, static members, sessions, invalid requests."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_an_unknown_instance_id(broker: GroupOnALog) -> None:
 
 
 def test_a_member_that_takes_the_place_of_a_static_one_gives_up_its_own(broker: GroupOnALog) -> None:
-    """Two members become one: what the second had must go to somebody."""
+    """Two members become one: the partitions of the second must be assigned again."""
     static = SimulatedMember(broker, "m1", instance_id="one")
     other = SimulatedMember(broker, "m2")
     settle(static, other)

@@ -1,4 +1,4 @@
-"""Committed offsets: what a fetch finds, what transactions hold back, what expires, and what a replay brings back."""
+"""Committed offsets: fetch, pending transactions, expiration, replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What coordinators write into their topics: Kafka's own bytes, and everything comes back that went in."""
+"""Records of the coordinators' topics: Kafka's format, and round trips."""
 
 from __future__ import annotations
 

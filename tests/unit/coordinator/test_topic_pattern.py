@@ -1,4 +1,4 @@
-"""Patterns as RE2 reads them. Where Python's `re` means the same, it is the oracle."""
+"""Topic patterns with RE2's syntax. Python's `re` is the oracle where both agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of the transaction log: what goes in comes out, in Kafka's own bytes."""
+"""Records of the transaction log: Kafka's format, and round trips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the transaction coordinator allows, state by state, with Kafka's error codes."""
+"""The transaction coordinator: allowed requests in each state, and Kafka's error codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches made for tests, and the way tests open logs. The records inside are opaque, so they are any bytes."""
+"""Record batches for tests of the log, and helpers to open logs. The records are opaque bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The faults of the file system in memory are the faults that were asked for."""
+"""The in-memory file system has exactly the faults that a test requests."""
 
 from __future__ import annotations
 

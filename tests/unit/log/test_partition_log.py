@@ -277,7 +277,7 @@ class TestReading:
             log.read(1_450, 1_000, 1_500)
         assert file.bytes_read <= 16_384
 
-    def test_an_index_that_is_damaged_after_its_segment_was_verified_misleads_nobody(
+    def test_a_read_detects_an_index_that_was_damaged_after_its_segment_was_verified(
         self, fs: MemoryFileSystem
     ) -> None:
         fs.make_directory(D)
@@ -334,7 +334,7 @@ class TestReopening:
         log.close()
         path = f"{D}/{0:020d}.log"
         content = bytearray(fs.read_file(path))
-        content[:900_000] = bytes(900_000)  # nobody looks there, or it would be noticed
+        content[:900_000] = bytes(900_000)  # a read of these bytes would detect the damage
         fs.put(path, bytes(content))
         damage: list[Damage] = []
         assert open_log(fs, D, recovery_point=5_000, damage=damage).log_end_offset == 5_000

@@ -1,4 +1,4 @@
-"""The index of aborted transactions: its bytes, its files, and what happens when they are not what was written."""
+"""The index of aborted transactions: its format, its files, and their damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions in a log: what is open, what is decided, what a marker may end, and all of it after a restart."""
+"""Transactions in a log: open, decided, ended by markers, and recovered after a restart."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class TestMarkers:
         write(log, 8, 0, epoch=2**15 - 1)
         state.check_marker(8, 2**15 - 1, 0, epoch_must_be_new=True)  # there is no newer epoch
 
-    def test_an_unknown_producer_may_be_ended_by_anybody(self, log: PartitionLog) -> None:
+    def test_any_coordinator_may_end_the_transaction_of_an_unknown_producer(self, log: PartitionLog) -> None:
         log.producer_state.check_marker(7, 0, 0, epoch_must_be_new=True)
 
     def test_a_transaction_takes_only_transactional_batches(self, log: PartitionLog) -> None:

@@ -1,4 +1,4 @@
-"""The cases behind the codec's rules; what holds for every message is in tests/property."""
+"""Rules of the codec, case by case; tests/property checks what holds for every message."""
 
 from __future__ import annotations
 

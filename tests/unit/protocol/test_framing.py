@@ -1,4 +1,4 @@
-"""FrameBuffer: whatever the reads are like, the same frames come out, and memory follows what has arrived."""
+"""FrameBuffer: the same frames for any sequence of reads, and memory that follows the bytes that have arrived."""
 
 from __future__ import annotations
 

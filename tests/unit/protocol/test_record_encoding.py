@@ -1,4 +1,4 @@
-"""Our own batches: what is encoded is read back, agrees with the tests' own encoder, and has a CRC that holds."""
+"""The batch encoder: decodes to the same records, matches the tests' own encoder, and has a valid CRC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message is in memory."""
+"""Messages in memory: constructors, defaults, equality."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One connection against a broker that follows a script."""
+"""A connection against a scripted broker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VERSIONS = ApiVersionsResponse(
 
 
 class Peer:
-    """The broker's end: reads requests, and answers what the script says."""
+    """The broker's side: reads requests and sends the scripted responses."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -127,7 +127,7 @@ def test_an_older_broker_is_asked_again_in_its_own_version() -> None:
     assert asked == [4, 2]
 
 
-def test_answers_in_flight_find_their_requests_in_any_order_of_asking() -> None:
+def test_responses_match_their_requests_in_any_order_of_waiting() -> None:
     def script(peer: Peer) -> None:
         peer.agree()
         correlation_ids = [peer.request()[2] for _ in range(3)]
@@ -147,7 +147,7 @@ def test_answers_in_flight_find_their_requests_in_any_order_of_asking() -> None:
         connection.close()
 
 
-def test_silence_closes_the_connection_and_loses_all_that_is_in_flight() -> None:
+def test_a_timeout_closes_the_connection_and_loses_all_requests_in_flight() -> None:
     finished = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -167,7 +167,7 @@ def test_silence_closes_the_connection_and_loses_all_that_is_in_flight() -> None
         finished.set()
 
 
-def test_a_peer_that_trickles_is_as_late_as_one_that_is_silent() -> None:
+def test_a_slow_trickle_of_bytes_does_not_extend_the_timeout() -> None:
     finished = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -184,7 +184,7 @@ def test_a_peer_that_trickles_is_as_late_as_one_that_is_silent() -> None:
         finished.set()
 
 
-def test_a_peer_that_hangs_up_at_once_is_asked_about_its_protocol() -> None:
+def test_a_peer_that_closes_the_connection_at_once_gets_a_hint_about_security_protocol() -> None:
     def script(peer: Peer) -> None:
         peer.request()
 
@@ -195,7 +195,7 @@ def test_a_peer_that_hangs_up_at_once_is_asked_about_its_protocol() -> None:
 @pytest.mark.parametrize(
     "reply", [b"HTTP/1.1 400 Bad Request\r\n", struct.pack(">ii", -1, 1), struct.pack(">ii", 4, 77)]
 )
-def test_a_peer_that_is_no_broker_is_found_out(reply: bytes) -> None:
+def test_a_peer_that_is_not_a_broker_is_detected(reply: bytes) -> None:
     def script(peer: Peer) -> None:
         peer.request()
         peer.connection.sendall(reply)
@@ -204,7 +204,7 @@ def test_a_peer_that_is_no_broker_is_found_out(reply: bytes) -> None:
         connect(address)
 
 
-def test_an_answer_that_cannot_be_read_closes_the_connection() -> None:
+def test_an_invalid_response_closes_the_connection() -> None:
     def script(peer: Peer) -> None:
         peer.agree()
         _, _, correlation_id = peer.request()
@@ -217,7 +217,7 @@ def test_an_answer_that_cannot_be_read_closes_the_connection() -> None:
         assert not connection.is_open
 
 
-def test_nobody_there() -> None:
+def test_a_refused_connection_is_lost() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = Address(*server.getsockname())
     with pytest.raises(ConnectionLost, match=f"cannot connect to {address}"):

@@ -1,4 +1,4 @@
-"""Where the last whole batch of an answer ends."""
+"""The end of the last complete batch of a fetch response."""
 
 from __future__ import annotations
 

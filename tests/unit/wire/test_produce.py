@@ -1,4 +1,4 @@
-"""The sender against a model of brokers: answers get lost, leaders move, and the log must be right afterwards."""
+"""The sender against a model of brokers that loses responses and moves leaders; the log must be correct afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the wire client: what is read, what is refused, and what is never shown."""
+"""Settings of the wire client: accepted, rejected, and secrets that are never shown."""
 
 from __future__ import annotations
 

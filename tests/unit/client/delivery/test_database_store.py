@@ -1,4 +1,4 @@
-"""Effect and offset in one database transaction, and who may move an offset. SQLite stands for both databases."""
+"""Effect and offset in one database transaction, and ownership of partitions. SQLite represents both databases."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_run_goes_on_where_the_database_is(database: Path) -> None:
     assert go(later, keep, SQLiteStore(database)) == 2
     assert results(database) == ["0", "1", "2", "3", "4", "5"]
     assert later.was_exactly_once
-    assert later.offsets_committed == {P0: 6}, "the group's offsets follow, for whoever watches the lag"
+    assert later.offsets_committed == {P0: 6}, "the group's offsets follow, for lag monitoring"
 
 
 def test_groups_do_not_disturb_each_other(database: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_late_takeover_by_a_zombie_costs_an_attempt_and_no_record(database: Pa
     assert results(database) == ["0", "1"]
 
 
-def test_a_partition_that_nobody_took_over_cannot_be_moved(database: Path) -> None:
+def test_the_offset_of_a_partition_without_an_owner_cannot_change(database: Path) -> None:
     consumer = FakeConsumer([record(0)])
     consumer.lose(P0)
     session = SQLiteStore(database).open(consumer)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""When progress is recorded, relative to the handler, and what becomes of a batch that failed."""
+"""The order of handler and commit for each guarantee, and the handling of failed batches."""
 
 from __future__ import annotations
 

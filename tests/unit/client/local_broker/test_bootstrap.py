@@ -24,7 +24,7 @@ def listening_port() -> Iterator[int]:
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """Bound, so that nobody else takes it, and not listening."""
+    """Bound, so that it stays free, and not listening."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What others ask of a group: may this be committed, what is there to see; and whether it survives a restart."""
+"""Queries of a consumer group: offset commits and fetches, description, deletion; and its restore from the log."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_what_is_being_given_up_may_still_be_committed(broker: GroupOnALog) -> N
     assert may_commit(broker, "m1", 1) == frozenset()
 
 
-def test_whoever_comes_back_commits_for_the_static_member_that_left(broker: GroupOnALog) -> None:
+def test_a_returning_static_member_commits_for_the_former_one(broker: GroupOnALog) -> None:
     one, two = SimulatedMember(broker, "m1", instance_id="one"), SimulatedMember(broker, "m2", instance_id="two")
     settle(one, two)
     assert may_commit(broker, "m2", 1) == frozenset()  # it got its partition in epoch 2

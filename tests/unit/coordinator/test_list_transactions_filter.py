@@ -1,4 +1,4 @@
-"""Which transactions ListTransactions shows."""
+"""The filters of ListTransactions."""
 
 from __future__ import annotations
 
