@@ -11,7 +11,7 @@ import pytest
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline import crash_points
-from penstock.pipeline.spark import java_archive
+from penstock.pipeline.spark import internals, java_archive
 from penstock.pipeline.spark.java import JavaMissingError
 from penstock.testing import Broker
 from tests.conftest import optional_part_missing
@@ -52,7 +52,7 @@ def _shared_session_is_active(request: pytest.FixtureRequest) -> None:
     """Spark looks for data sources in the thread's active session, and a pipeline makes its own the active one."""
     if "spark" in request.fixturenames:
         session = request.getfixturevalue("spark")
-        session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+        internals.activate(session)
 
 
 @pytest.fixture(scope="session")

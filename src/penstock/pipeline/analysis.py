@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.pipeline.declaration.function_reference import FunctionMissing
 from penstock.pipeline.declaration.spec import PipelineSpec
@@ -22,6 +22,7 @@ from penstock.pipeline.rows.event_time import with_event_time
 from penstock.pipeline.rows.output_mode import output_mode
 from penstock.pipeline.rows.transform_chain import NotADataFrame, apply_step, last_name
 from penstock.pipeline.sources.source import Source
+from penstock.pipeline.spark.internals import is_query
 from penstock.pipeline.spark.messages import explain_sql, first_sentence, no_such, quiet_pyspark
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.pipeline.api import PipelinePlan
-
-
-_LOGICAL_PLANS: Final = "org.apache.spark.sql.catalyst.plans.logical"
 
 
 class TextOrigin(Origin, Protocol):
@@ -206,27 +204,16 @@ class _Check:
                 self._is_query(("transform", index, "sql"), step)
 
     def _is_query(self, path: KeyPath, step: SqlStep) -> bool:
-        """Parses only: `spark.sql` would carry out a statement that changes something."""
         from pyspark.errors import PySparkException
 
         try:
-            plan = self._spark._jsparkSession.sessionState().sqlParser().parsePlan(step.sql)
+            if is_query(self._spark, step.sql):
+                return True
         except PySparkException as failure:
             self._sql_problem(path, failure)
             return False
-        if self._changes_something(plan):
-            self.problem(path, "expected a query; a transform must not change anything")
-            return False
-        return True
-
-    def _changes_something(self, plan: Any) -> bool:
-        jvm = self._spark._jvm
-        assert jvm is not None  # a classic session has one; pipelines run on no other
-        is_instance = jvm.py4j.reflection.TypeUtil.isInstanceOf
-        if any(is_instance(f"{_LOGICAL_PLANS}.{name}", plan) for name in ("Command", "ParsedStatement")):
-            return True
-        children = plan.children()
-        return any(self._changes_something(children.apply(index)) for index in range(children.length()))
+        self.problem(path, "expected a query; a transform must not change anything")
+        return False
 
     def _sink(self, result: DataFrame) -> None:
         from pyspark.errors import PySparkException

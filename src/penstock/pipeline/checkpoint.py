@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed, classify_text
 from penstock.pipeline.sources.source import Source
+from penstock.pipeline.spark.internals import FileSystemFailure, HadoopDirectory
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _DIRECTORY: Final = "penstock"
 _IDENTITY: Final = "identity.json"
@@ -31,22 +32,6 @@ _OWNER: Final = "owner.json"
 def fingerprint(sources: Mapping[str, Source]) -> dict[str, str]:
     """What each stream reads. Spark keeps positions by the order of streams: a checkpoint fits only the same ones."""
     return {name: source.identity for name, source in sources.items() if not source.is_static}
-
-
-def streams_of(rows: DataFrame) -> list[str]:
-    """The streams of a query in the order of its plan, by which Spark tells their positions apart."""
-    leaves: Any = rows._jdf.queryExecution().analyzed().collectLeaves()
-    found: dict[str, None] = {}
-    for number in range(leaves.length()):
-        leaf = leaves.apply(number)
-        if not leaf.isStreaming():
-            continue
-        if leaf.getClass().getSimpleName() == "StreamingRelationV2":
-            options = leaf.extraOptions()
-            found[str(options.get("subscribe") or options.get("subscribePattern"))] = None
-        else:
-            found[str(leaf.dataSource().options().get("path").get())] = None
-    return list(found)
 
 
 @dataclass(slots=True)
@@ -143,31 +128,20 @@ class Checkpoint:
 
     def last_number(self, directory: str) -> int:
         """The highest of the numbers that name files of one of Spark's logs; -1 if there are none."""
-        path = self._path(directory)
-        files = self._file_system(path)
-        if not files.exists(path):
-            return -1
         # A file sink's log now and then gathers what it has in one file, such as 9.compact.
-        numbers = [str(status.getPath().getName()).partition(".")[0] for status in files.listStatus(path)]
+        numbers = [name.partition(".")[0] for name in self._directory.list_names(directory)]
         return max((int(number) for number in numbers if number.isdigit()), default=-1)
 
     def exists(self, name: str) -> bool:
-        path = self._path(name)
-        return bool(self._file_system(path).exists(path))
+        return self._directory.exists(name)
 
     def read(self, name: str) -> dict[str, Any] | None:
         return self.read_file(f"{_DIRECTORY}/{name}")
 
     def read_file(self, name: str) -> dict[str, Any] | None:
-        path = self._path(name)
-        files = self._file_system(path)
-        if not files.exists(path):
+        text = self._directory.read_text(name)
+        if text is None:
             return None
-        opened = files.open(path)
-        try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(opened, "UTF-8")
-        finally:
-            opened.close()
         try:
             found = json.loads(text)
         except ValueError:
@@ -180,27 +154,10 @@ class Checkpoint:
         self.write_file(f"{_DIRECTORY}/{name}", content)
 
     def write_file(self, name: str, content: Mapping[str, Any]) -> None:
-        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-
-        directory, _, own_name = name.rpartition("/")
-        path, waiting = self._path(name), self._path(f"{directory}/.{own_name}.new")
-        files = self._file_system(path)
         try:
-            opened = files.create(waiting, True)
-            try:
-                opened.write(bytearray(json.dumps(content, sort_keys=True).encode()))
-                opened.hsync()
-            finally:
-                opened.close()
-            context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(path.toUri(), self._configuration)
-            overwrite = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
-            options = self.spark.sparkContext._gateway.new_array(  # type: ignore[union-attr]
-                self._jvm.org.apache.hadoop.fs.Options.Rename, 1
-            )
-            options[0] = overwrite
-            context.rename(waiting, path, options)
-        except Py4JJavaError as failure:
-            found = classify_text(str(failure.java_exception))
+            self._directory.write_text(name, json.dumps(content, sort_keys=True))
+        except FileSystemFailure as failure:
+            found = classify_text(str(failure))
             if found.exit_code == ExitCode.DISK_FULL:
                 raise found.failure() from None
             raise PipelineFailed(
@@ -208,18 +165,8 @@ class Checkpoint:
             ) from None
 
     @property
-    def _jvm(self) -> Any:
-        return self.spark._jvm
-
-    @property
-    def _configuration(self) -> Any:
-        return self.spark._jsparkSession.sessionState().newHadoopConf()
-
-    def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}")
-
-    def _file_system(self, path: Any) -> Any:
-        return path.getFileSystem(self._configuration)
+    def _directory(self) -> HadoopDirectory:
+        return HadoopDirectory(self.spark, self.location)
 
 
 def _shown(sources: Any) -> str:

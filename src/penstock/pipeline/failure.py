@@ -18,6 +18,7 @@ from penstock.core.error_table import BAD_ROW, CONDITION_BY_EXIT_CODE, ERRORS, U
 from penstock.core.errors import PenstockError, find_error
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.spark.conditions import spark_failure
+from penstock.pipeline.spark.internals import java_messages
 from penstock.pipeline.spark.messages import first_sentence
 
 _PYTHON_ERROR: Final = re.compile(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception|\w)): (.+)$", re.MULTILINE)
@@ -91,13 +92,7 @@ def classify_text(text: str) -> Classification:
 
 def failure_text(failure: BaseException) -> str:
     """Everything that Spark says of a failure: its own message, and those of its causes in Java and in Python."""
-    texts = [str(failure)]
-    cause: Any = getattr(failure, "_origin", None)
-    for _ in range(10):
-        if cause is None:
-            break
-        texts.append(str(cause.toString()))
-        cause = cause.getCause()
+    texts = [str(failure), *java_messages(failure)]
     own: BaseException | None = failure.__cause__
     while own is not None:
         texts.append(f"{type(own).__name__}: {own}")

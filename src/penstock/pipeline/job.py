@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.brokers import Brokers, check_source, source_key
-from penstock.pipeline.checkpoint import Checkpoint, streams_of
+from penstock.pipeline.checkpoint import Checkpoint
 from penstock.pipeline.declaration.function_reference import FunctionMissing
 from penstock.pipeline.declaration.redaction import redacted
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
@@ -36,6 +36,7 @@ from penstock.pipeline.sinks.sink_writer import SinkStart
 from penstock.pipeline.sinks.start import prepared
 from penstock.pipeline.sources.source import Source
 from penstock.pipeline.sources.source_reader import SourceRead
+from penstock.pipeline.spark import internals
 from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark, silence_py4j
 from penstock.pipeline.stop_signals import stopping_on_signals
 from penstock.pipeline.supervisor import Supervisor
@@ -73,9 +74,7 @@ def open_session(head: PipelineHead, settings: RunSettings | None = None) -> Spa
         # What is set when Spark starts, all of its sessions have.
         session = own_spark(head, settings.master).newSession()
     _opened[session] = _Opened()
-    # Spark looks for data sources in the session that is active in the thread, not in the one that is asked.
-    jvm: Any = session._jvm
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+    internals.activate(session)
     return session
 
 
@@ -159,7 +158,7 @@ def _run(plan: PipelinePlan, settings: RunSettings) -> None:
     checkpoint.check(spec.name, spec.all_sources)
     rows, mode, passes = _result(plan, spec, spark, settings)
     # Not before the sources were found: a start that fails has not made the checkpoint anybody's.
-    checkpoint_id = checkpoint.claim(spec.name, spec.all_sources, streams_of(rows))
+    checkpoint_id = checkpoint.claim(spec.name, spec.all_sources, internals.streams(rows))
     keep_topics(checkpoint, _opened.get(spark, _Opened()).topic_ids)
     with contextlib.ExitStack() as resources:
         with _refusals_of_spark("sink"):

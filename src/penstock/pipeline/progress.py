@@ -1,6 +1,6 @@
 """What a query reports of itself, in our terms: rows, lag, batch time, dead letters.
 
-Owns the reading of Spark's progress and the sums over a run. It must never know Spark: progress arrives as JSON.
+Owns what a batch's progress means and the sums over a run. It must not know Spark: `spark/internals.py` reads reports.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from penstock.core.ids import TopicPartition
 from penstock.pipeline.rows.bad_rows import DROPPED_METRIC_PREFIX
 from penstock.pipeline.rows.dead_letters import METRIC as DEAD_LETTER_METRIC
+from penstock.pipeline.spark.internals import ReportedBatch
 from penstock.pipeline.topics.errors import TopicSourceError
 from penstock.pipeline.topics.offsets import Offsets, by_topic, decode, lag
 
@@ -32,26 +33,25 @@ class BatchProgress:
     watermark: str | None
 
     @classmethod
-    def from_json(cls, text: str, passes: int = 1) -> BatchProgress:
-        """`passes` is how often a row is read: a query with dead letters reads its sources twice."""
-        told = json.loads(text)
+    def of(cls, reported: ReportedBatch, passes: int = 1) -> BatchProgress:
+        """`passes` is how often a row is read: a query with dead letters may read its sources twice."""
         ends: dict[TopicPartition, int] = {}
         lags: dict[TopicPartition, int] = {}
-        for source in told["sources"]:
-            source_ends = _offsets(source.get("endOffset"))
+        for end, latest in reported.offsets:
+            source_ends = _offsets(end)
             ends |= source_ends
-            lags |= lag(source_ends, _offsets(source.get("latestOffset")))
-        metrics = told.get("observedMetrics") or {}
+            lags |= lag(source_ends, _offsets(latest))
+        metrics = reported.metrics
         return cls(
-            batch_id=int(told["batchId"]),
-            timestamp=str(told["timestamp"]),
-            rows=int(told["numInputRows"]) // passes,
-            duration_ms=int(told.get("batchDuration") or told["durationMs"].get("triggerExecution", 0)),
+            batch_id=reported.batch_id,
+            timestamp=reported.timestamp,
+            rows=reported.input_rows // passes,
+            duration_ms=reported.duration_ms,
             ends=ends,
             lag=lags,
             dead_letters=_metric(metrics, DEAD_LETTER_METRIC),
             dropped=sum(_metric(metrics, name) for name in metrics if name.startswith(DROPPED_METRIC_PREFIX)),
-            watermark=(told.get("eventTime") or {}).get("watermark"),
+            watermark=reported.watermark,
         )
 
 

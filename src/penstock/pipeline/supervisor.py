@@ -19,6 +19,7 @@ from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import Classification, PipelineFailed, classify
 from penstock.pipeline.progress import BatchProgress, Tally
 from penstock.pipeline.run_settings import Event, RunSettings
+from penstock.pipeline.spark import internals
 from penstock.pipeline.spark.conditions import SPARK_ENDED
 from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark
 
@@ -32,11 +33,9 @@ _LONGEST_PAUSE_S: Final = 30.0
 _OWNER_CHECK_S: Final = 5.0
 _STOP_POLL_S: Final = 0.002
 _STOP_PATIENCE_S: Final = 120.0
-_HAS_WRITTEN: Final = '"addBatch"'  # among the durations of a batch that has run
 _TAKEN_OVER: Final = Classification.of(
     "another run of this pipeline has taken over; this one stops", ERRORS["PENSTOCK_SINK_FENCED"]
 )
-_BETWEEN_BATCHES: Final = ("Getting offsets from", "Waiting for", "No new data", "Initializing", "Stopped")
 
 
 class Supervisor:
@@ -92,7 +91,6 @@ class Supervisor:
 
     def _run_once(self) -> Classification | None:
         """None: it ended well."""
-        from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
         from pyspark.errors import AnalysisException
 
         with quiet_pyspark():
@@ -103,9 +101,9 @@ class Supervisor:
                 raise
             except AnalysisException as refusal:
                 raise PipelineFailed(explain_sql(refusal).message, ExitCode.INVALID_SQL) from refusal
-            except (Py4JNetworkError, ConnectionError):
-                raise PipelineFailed(SPARK_ENDED.line, ExitCode.ENGINE_LOST) from None
             except Exception as failure:  # a start that fails is a failure as any other
+                if internals.is_jvm_lost(failure):
+                    raise PipelineFailed(SPARK_ENDED.line, ExitCode.ENGINE_LOST) from None
                 return classify(failure)
 
     def _follow(self, query: StreamingQuery) -> Classification | None:
@@ -133,15 +131,10 @@ class Supervisor:
         return _TAKEN_OVER
 
     def _take_progress(self, query: StreamingQuery) -> None:
-        """Spark keeps the last hundred reports. Some are of batches that have nothing to do yet, and have not begun."""
-        last = query._jsq.lastProgress()
-        if last is None or last.batchId() <= self.tally.last_batch_id:
-            return
-        reports = [last] if last.batchId() == self.tally.last_batch_id + 1 else query._jsq.recentProgress()
-        for text in (str(report.json()) for report in reports):
-            if _HAS_WRITTEN not in text:
+        for reported in internals.new_progress(query, self.tally.last_batch_id):
+            if not reported.is_executed:
                 continue
-            batch = BatchProgress.from_json(text, self._passes)
+            batch = BatchProgress.of(reported, self._passes)
             if self.tally.add(batch):
                 self._fruitless = 0
                 self._on_batch(batch)
@@ -161,7 +154,7 @@ def _ended(query: StreamingQuery, timeout_s: float) -> _Ended | None:
     from pyspark.errors import StreamingQueryException
 
     try:
-        return _Ended(None) if query._jsq.awaitTermination(int(timeout_s * 1000)) else None
+        return _Ended(None) if internals.await_termination(query, timeout_s) else None
     except StreamingQueryException as failure:
         return _Ended(classify(failure))
 
@@ -170,8 +163,7 @@ def finish_batch(query: StreamingQuery) -> None:
     """Stops a query between two batches; breaks one off only when it takes too long."""
     deadline = time.monotonic() + _STOP_PATIENCE_S
     while query.isActive and time.monotonic() < deadline:
-        status = query.status
-        if not status["isTriggerActive"] or str(status["message"]).startswith(_BETWEEN_BATCHES):
+        if internals.is_between_batches(query):
             break
         time.sleep(_STOP_POLL_S)
     query.stop()

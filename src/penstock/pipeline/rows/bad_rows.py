@@ -12,12 +12,13 @@ It must never know which kind of source the rows come from, nor sinks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from penstock.core.error_table import BAD_ROW
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER_TYPE
+from penstock.pipeline.spark.internals import is_deterministic
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,8 +58,7 @@ def with_reason(tagged: DataFrame, expectations: Mapping[str, str], parse_reason
 
 def _require_certainty(tagged: DataFrame, rule: str, condition: str) -> None:
     """Good rows and dead letters may be made by two readings, which have to agree on every row."""
-    projection: Any = tagged.selectExpr(condition)._jdf.queryExecution().analyzed()
-    if not projection.projectList().apply(0).deterministic():
+    if not is_deterministic(tagged, condition):
         raise PipelineFailed(
             f"expect '{rule}': a condition must say the same of a row whenever it is asked; take out what is random",
             ExitCode.INVALID_SQL,

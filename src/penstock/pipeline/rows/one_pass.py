@@ -9,12 +9,14 @@ operations; unless Spark finds the result to be the same query, it is not taken.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.declaration.transform_spec import SqlStep
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER, METRIC
 from penstock.pipeline.rows.transform_chain import apply_transform
+from penstock.pipeline.spark.internals import operators, simple_query
 from penstock.pipeline.spark.messages import quiet_pyspark
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-_PLAIN_NODES: Final = frozenset({"Project", "Filter", "SubqueryAlias", "View"})
+_PLAIN_OPERATORS: Final = frozenset({"Project", "Filter", "SubqueryAlias", "View"})
 
 
 def in_one_pass(
@@ -39,53 +41,27 @@ def in_one_pass(
     plain, rows = good, marked
     for index, step in enumerate(spec.transform):
         assert isinstance(step, SqlStep)
-        query = _taken_apart(spark, step.sql, name)
+        query = simple_query(spark, step.sql)
         asked = spark.table(spec.step_name(index))
-        if query is None or not _is_plain(asked):
+        if query is None or query.relation.lower() != name.lower() or not _is_plain(asked):
             return None
-        expressions, condition = query
-        columns = _expanded(expressions, plain.columns)
-        if len(columns) != len(asked.columns) or not _same(plain, columns, condition, asked):
+        columns = _expanded(query.expressions, plain.columns)
+        if len(columns) != len(asked.columns) or not _same(plain, columns, query.condition, asked):
             return None
-        rows = _with_letters(rows, columns, condition, asked.columns)
+        rows = _with_letters(rows, columns, query.condition, asked.columns)
         plain, name = asked, spec.step_name(index)
     return _counted(rows)
 
 
-def _taken_apart(spark: SparkSession, sql: str, source: str) -> tuple[list[str | None], str | None] | None:
-    """The expressions, None for a star, and the condition of `SELECT .. FROM source WHERE ..`."""
-    plan: Any = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
-    if plan.nodeName() != "Project":
-        return None
-    condition, below = None, plan.child()
-    if below.nodeName() == "Filter":
-        condition, below = below.condition().sql(), below.child()
-    if below.nodeName() != "UnresolvedRelation" or below.name().replace("`", "").lower() != source.lower():
-        return None
-    listed = plan.projectList()
-    return [_expression(listed.apply(number)) for number in range(listed.length())], condition
-
-
-def _expression(parsed: Any) -> str | None:
-    kind = parsed.getClass().getSimpleName()
-    if kind == "UnresolvedStar":
-        return None
-    return str(parsed.child().sql() if kind in ("Alias", "UnresolvedAlias") else parsed.sql())
-
-
-def _expanded(expressions: list[str | None], columns: list[str]) -> list[str]:
+def _expanded(expressions: Sequence[str | None], columns: list[str]) -> list[str]:
     named = ["`" + column.replace("`", "``") + "`" for column in columns]
     return [part for expression in expressions for part in (named if expression is None else [expression])]
 
 
 def _is_plain(asked: DataFrame) -> bool:
     """No aggregation, join, generator or limit: one row in, at most one out."""
-    node: Any = asked._jdf.queryExecution().analyzed()
-    while node.children().length() == 1:
-        if node.nodeName() not in _PLAIN_NODES:
-            return False
-        node = node.children().apply(0)
-    return bool(node.children().length() == 0)
+    found = operators(asked)
+    return found is not None and _PLAIN_OPERATORS.issuperset(found)
 
 
 def _same(plain: DataFrame, columns: list[str], condition: str | None, asked: DataFrame) -> bool:

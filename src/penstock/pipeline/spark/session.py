@@ -20,9 +20,9 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.pipeline.spark import java_archive
+from penstock.pipeline.spark import internals, java_archive
 from penstock.pipeline.spark.java import JavaRuntime, find_java
 from penstock.pipeline.spark.jvm import Gateway, Jvm, JvmError, jvm_options, pyspark_home
 from penstock.pipeline.spark.worker_zygote import SOCKET_VARIABLE
@@ -98,7 +98,7 @@ def local_conf(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Nor does Spark keep checksums of its own, in one more file for each (`_without_checksum_files` says why).
+        # Nor does Spark keep checksums of its own, in one more file for each (`_start_local` says why).
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         # The description of a job's tasks is broadcast even to the machine that it is on, by blocks, and one block is
         # allocated whole: 4 MB by default, for some KB in each micro-batch, and a third of all that is ever allocated.
@@ -223,39 +223,19 @@ def _start_local(settings: SparkSettings) -> SparkSession:
     runtime = _running or _launch(settings)
     if not runtime.is_used:
         _import_pyspark()
-        _connect(runtime.await_gateway(settings))
+        gateway = runtime.await_gateway(settings)
+        internals.connect_gateway(gateway.port, gateway.secret)
     from pyspark.sql import SparkSession
 
     conf = local_conf(settings)
     # In this process's environment, because pyspark takes the interpreter of workers from there and nowhere else.
     os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"] = str(runtime.directory / "python3")
     session = SparkSession.builder.config(map={**conf}).getOrCreate()
-    _accept_end_of_updates(session)
-    _without_checksum_files(session)
+    internals.accept_end_of_accumulator_updates(session)
+    # Checksum files take a quarter of the time of a small micro-batch, for two files of a few hundred bytes. Those are
+    # still written whole and renamed, and a torn one does not parse. RocksDB's files carry checksums of their own.
+    internals.write_no_checksum_files(session)
     return session
-
-
-def _without_checksum_files(session: SparkSession) -> None:
-    """Hadoop keeps a checksum beside each file of a local disk, and starts a process to set its permissions.
-
-    That is a quarter of the time of a small micro-batch, for two files of a few hundred bytes. They are still written
-    whole and renamed; a torn one does not parse. State is in RocksDB's files, which carry checksums of their own.
-    """
-    jvm: Any = session._jvm
-    java_session: Any = session._jsc
-    jvm.org.apache.hadoop.fs.FileSystem.getLocal(java_session.hadoopConfiguration()).setWriteChecksum(False)
-
-
-def _accept_end_of_updates(session: SparkSession) -> None:
-    """pyspark's server of accumulator updates calls it an error, with a traceback, when Spark stops and hangs up."""
-    server: Any = session.sparkContext._accumulatorServer
-    report = server.handle_error
-
-    def handle_error(request: object, client_address: object) -> None:
-        if not isinstance(sys.exception(), EOFError):
-            report(request, client_address)
-
-    server.handle_error = handle_error
 
 
 def _launch(settings: SparkSettings) -> _LocalRuntime:
@@ -316,21 +296,6 @@ def _logging_options(settings: SparkSettings) -> list[str]:
         path = settings.log_file.absolute()
         options += ["-Dpenstock.log.to=file", f"-Dpenstock.log.file={path}", "-Dpenstock.log.stopping.level=info"]
     return options
-
-
-def _connect(gateway: Gateway) -> None:
-    """Makes pyspark use our JVM in place of one that it would start."""
-    from pyspark import SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    told = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
-    os.environ.update(told)
-    try:
-        connected = launch_gateway()  # type: ignore[no-untyped-call]
-    finally:
-        for name in told:
-            del os.environ[name]
-    SparkContext._ensure_initialized(gateway=connected)
 
 
 def scratch_directory() -> Path | None:

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from penstock.core.errors import ClientError
 from penstock.pipeline import crash_points
+from penstock.pipeline.spark.internals import streaming_batch
 from penstock.pipeline.topics import handed_over, task_output, transaction
 from penstock.pipeline.topics.errors import BatchInterrupted, BatchNotBegun, InvalidOption, TopicSinkError
 from penstock.pipeline.topics.row_encoding import Chunk, chunks_of, encoder_of_task
@@ -156,8 +157,7 @@ class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = _context()
-        query_id = context.getLocalProperty("sql.streaming.queryId") or ""
-        batch_id = int(context.getLocalProperty("streaming.sql.batchId") or _NO_BATCH)
+        query_id, batch_id = streaming_batch(context) or ("", _NO_BATCH)
         attempt = self._attempt
         result = TaskResult(attempt, query_id)
         if attempt is not None:

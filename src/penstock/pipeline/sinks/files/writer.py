@@ -10,7 +10,7 @@ With the other guarantees, plain files that are moved into place when the batch'
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.checkpoint import Checkpoint
@@ -18,18 +18,13 @@ from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.sinks.batch_sink import BatchFunction, BatchSinkWriter
 from penstock.pipeline.sinks.files.declaration import FileSink
 from penstock.pipeline.sinks.sink_writer import SinkCheck, SinkStart
+from penstock.pipeline.spark.internals import MANIFEST, file_stream_writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-_MANIFEST: Final = "_spark_metadata"
 # Names that begin with an underscore are invisible to Spark's readers.
 _MARKER: Final = "_penstock"
-_FORMAT_CLASSES: Final = {
-    "parquet": "parquet.ParquetFileFormat",
-    "json": "json.JsonFileFormat",
-    "csv": "csv.CSVFileFormat",
-}
 
 
 class FileSinkWriter(BatchSinkWriter):
@@ -41,11 +36,11 @@ class FileSinkWriter(BatchSinkWriter):
         sink, guarantee = self._sink, start.spec.guarantee
         spark = start.rows.sparkSession
         directory = Checkpoint(spark, sink.files)
-        has_manifest = directory.exists(_MANIFEST)
+        has_manifest = directory.exists(MANIFEST)
         if guarantee != "exactly_once":
             if has_manifest:
                 raise PipelineFailed(
-                    f"{sink.files} was written with exactly_once, and its list of files ({_MANIFEST}) would hide what"
+                    f"{sink.files} was written with exactly_once, and its list of files ({MANIFEST}) would hide what"
                     f" is added with {guarantee}; write to another directory",
                     ExitCode.SINK_REFUSED,
                 )
@@ -60,8 +55,8 @@ class FileSinkWriter(BatchSinkWriter):
                 " its batches; write to another directory, or go on with that checkpoint",
                 ExitCode.SINK_REFUSED,
             )
-        start.checkpoint.require_planned(directory.last_number(_MANIFEST), None, f"directory {sink.files}")
-        return _listed_writer(spark, sink)
+        start.checkpoint.require_planned(directory.last_number(MANIFEST), None, f"directory {sink.files}")
+        return file_stream_writer(spark, sink.format, sink.files, sink.partition_by or (), _options(sink))
 
     def check_result(self, check: SinkCheck, result: DataFrame) -> None:
         check.require_columns(("sink", "partition_by"), result, self._sink.partition_by or ())
@@ -75,25 +70,6 @@ def _plain_writer(sink: FileSink) -> BatchFunction:
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
         writer.save(sink.files)
-
-    return write
-
-
-def _listed_writer(spark: SparkSession, sink: FileSink) -> BatchFunction:
-    jvm: Any = spark._jvm
-    file_format: Any = jvm.org.apache.spark.sql.execution.datasources
-    for part in _FORMAT_CLASSES[sink.format].split("."):
-        file_format = getattr(file_format, part)
-    file_sink = jvm.org.apache.spark.sql.execution.streaming.sinks.FileStreamSink(
-        spark._jsparkSession,
-        sink.files,
-        file_format(),
-        jvm.PythonUtils.toSeq(list(sink.partition_by or ())),
-        jvm.PythonUtils.toScalaMap({**_options(sink), "path": sink.files}),
-    )
-
-    def write(rows: DataFrame, batch_id: int) -> None:
-        file_sink.addBatch(batch_id, rows._jdf)
 
     return write
 

@@ -35,9 +35,9 @@ from penstock.pipeline.sinks.table.ledger import LedgerRow
 from penstock.pipeline.sinks.table.preparation import table_store
 from penstock.pipeline.sinks.table.target import TableTarget
 from penstock.pipeline.sinks.table.task_output import TaskOutput
+from penstock.pipeline.spark.internals import streaming_batch
 
 FORMAT: Final = "penstock_table"
-_OF_THE_BATCH: Final = ("streaming.sql.batchId", "sql.streaming.queryId")  # what Spark tells its tasks
 
 
 class PenstockTable(DataSource):
@@ -71,19 +71,19 @@ class TableWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         assert context is not None
         assert self._begun is not None
-        batch_id, query_id = (context.getLocalProperty(name) for name in _OF_THE_BATCH)
-        assert batch_id is not None
-        assert query_id is not None
+        batch = streaming_batch(context)
+        assert batch is not None
+        query_id, batch_id = batch
         output = TaskOutput(self._attempt, query_id, context.taskAttemptId())
         store = table_store(self._target, columns_of(self._schema))
         try:
-            if self._target.guarantee != "at_least_once" and self._begun.holds(query_id, int(batch_id)):
+            if self._target.guarantee != "at_least_once" and self._begun.holds(query_id, batch_id):
                 for _ in iterator:  # Spark goes on handing rows over until somebody has taken them
                     pass
                 return output
             store.stage(output, iterator)
             if self._target.guarantee == "at_least_once":
-                store.write_at_least_once(output, int(batch_id))
+                store.write_at_least_once(output, batch_id)
         except BaseException as failure:
             forget(self._target)  # a transaction may still be open on it
             if isinstance(failure, TableSinkError) and not failure.may_pass:
