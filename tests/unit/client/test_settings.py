@@ -182,7 +182,7 @@ def test_no_name_is_in_two_tables() -> None:
     assert not LIBRDKAFKA_ONLY & set(UNSUPPORTED)
 
 
-def test_a_transactional_producer_does_not_bootstrap_anew_unless_told_to() -> None:
+def test_a_transactional_producer_does_not_rebootstrap_by_default() -> None:
     transactional = {**SERVERS, "transactional.id": "t"}
     assert producer_settings(transactional).librdkafka["metadata.recovery.strategy"] == "none"
     told = producer_settings({**transactional, "metadata.recovery.strategy": "rebootstrap"})

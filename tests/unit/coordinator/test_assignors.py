@@ -112,7 +112,7 @@ def test_uniform_takes_from_the_heaviest_and_gives_to_the_lightest() -> None:
     assert moved(members, assignment) == 2
 
 
-def test_uniform_forgets_what_is_gone_or_no_longer_subscribed() -> None:
+def test_uniform_drops_deleted_and_unsubscribed_topics() -> None:
     members = [
         member("m0", A, held=partitions("a", [0, 1, 7]) | partitions("b", [0])),
         member("m1", B, held=partitions("c", [0])),

@@ -186,7 +186,7 @@ def news(result: HeartbeatResult) -> list[tuple[bytes, tuple[int, ...]]]:
     return list(result.assignment or ())
 
 
-def test_a_topic_that_grows_is_shared_anew() -> None:
+def test_added_partitions_are_assigned() -> None:
     broker = GroupOnALog(topics(orders=2))
     one = SimulatedMember(broker, "m1")
     settle(one)
@@ -233,7 +233,7 @@ def test_a_topic_that_is_created_again_is_another_one() -> None:
     assert [partition.topic_id for partition in one.owned] == [topic_id("orders", 1)]
 
 
-def test_a_subscription_that_changes_is_shared_anew() -> None:
+def test_a_changed_subscription_is_reassigned() -> None:
     broker = GroupOnALog(topics(orders=2, payments=2))
     one, two = SimulatedMember(broker, "m1"), SimulatedMember(broker, "m2")
     settle(one, two)

@@ -108,7 +108,7 @@ def test_what_a_heartbeat_omits_stays_as_it_was(broker: GroupOnALog) -> None:
 # Leaving and silence
 
 
-def test_who_leaves_is_gone_and_the_others_take_over(broker: GroupOnALog) -> None:
+def test_partitions_of_a_leaving_member_are_reassigned(broker: GroupOnALog) -> None:
     one, two = SimulatedMember(broker, "m1"), SimulatedMember(broker, "m2")
     settle(one, two)
     assert two.leave().member_epoch == -1

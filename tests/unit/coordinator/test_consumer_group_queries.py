@@ -212,7 +212,7 @@ def test_a_restart_in_the_middle_of_a_rebalance_goes_on_where_it_was(broker: Gro
     assert (one.epoch, two.epoch) == (2, 2)
 
 
-def test_after_a_restart_members_have_their_time_anew(broker: GroupOnALog) -> None:
+def test_after_a_restart_session_timeouts_start_again(broker: GroupOnALog) -> None:
     one, two = SimulatedMember(broker, "m1"), SimulatedMember(broker, "m2")
     one.heartbeat()
     two.heartbeat()
@@ -244,7 +244,7 @@ def test_a_restart_alone_does_not_rebalance(broker: GroupOnALog) -> None:
     assert changes == []
 
 
-def test_what_is_left_of_a_member_that_is_gone_is_passed_over(broker: GroupOnALog) -> None:
+def test_restore_skips_changes_of_removed_members(broker: GroupOnALog) -> None:
     leftovers: list[ConsumerGroupChange] = [
         TargetAssignmentChanged("gone", partitions("orders", [0])),
         CurrentAssignmentChanged("gone", CurrentAssignment(1, 0, assigned=dict.fromkeys(partitions("orders", [0]), 1))),

@@ -342,7 +342,7 @@ class TestReopening:
 
     @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
     @pytest.mark.parametrize("what", ["missing", "empty", "short", "garbage", "zeros"])
-    def test_a_derived_file_that_is_damaged_is_built_anew(self, fs: MemoryFileSystem, suffix: str, what: str) -> None:
+    def test_a_damaged_derived_file_is_rebuilt(self, fs: MemoryFileSystem, suffix: str, what: str) -> None:
         log = open_log(fs, D, SMALL)
         written = [append(log, make_batch(b"x" * 90, 1, NOW_MS + n, producer=(7, 0, n)))[1] for n in range(30)]
         log.close()

@@ -171,7 +171,7 @@ class TestTheFiles:
     @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
     @pytest.mark.parametrize("suffix", [".txnindex", CHECKPOINT_NAME, "index"], ids=["index", "checkpoint", "all"])
     @pytest.mark.parametrize("what", ["missing", "empty", "short", "garbage", "zeros", "one missing", "one entry less"])
-    def test_what_is_missing_or_damaged_is_built_anew(self, what: str, suffix: str, clean: bool) -> None:
+    def test_missing_and_damaged_files_are_rebuilt(self, what: str, suffix: str, clean: bool) -> None:
         fs = MemoryFileSystem()
         log = open_log(fs, D, SMALL)
         abort_some(log, 0, 10)

@@ -120,7 +120,7 @@ def test_a_partial_frame_is_moved_once_however_small_the_reads() -> None:
     assert frames.next_frame() is not None
 
 
-def test_taking_frames_late_is_a_bug_and_said_so() -> None:
+def test_a_read_before_all_frames_are_taken_is_a_bug() -> None:
     frames = FrameBuffer(initial_bytes=16)
     room = frames.get_buffer()
     room[:16] = framed(b"abcd", b"efgh")

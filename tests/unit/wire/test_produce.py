@@ -215,7 +215,7 @@ def test_what_will_not_get_better_is_raised_by_name_and_stays(code: ErrorCode) -
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
-def test_a_fenced_producer_is_told_so(code: ErrorCode) -> None:
+def test_a_fenced_producer_raises(code: ErrorCode) -> None:
     cluster = ModelCluster()
     cluster.answers = [code]
     sender = sender_for(cluster)
