@@ -98,7 +98,7 @@ class BatchRules:
 def validated_batch(
     records: memoryview | None, rules: BatchRules, api_version: int, now_ms: int, in_transaction: bool = False
 ) -> tuple[memoryview, BatchHeader]:
-    """The one batch in `records`, as the log shall keep it; raises BrokerError with Kafka's code where it may not.
+    """The one batch in `records`, as the log will keep it. BrokerError with Kafka's code: it must not enter the log.
 
     `in_transaction` says that the request named a transactional id, and that the coordinator was asked about it.
     """

@@ -44,7 +44,7 @@ class _Load(Generic[State]):
 
 
 class CoordinatorLoads(Generic[State]):
-    """Belongs to the event loop. `begin` makes the steps of a partition's load; `on_loaded` is told when they ended."""
+    """Belongs to the event loop. `begin` makes the steps of a partition's load, `on_loaded` gets the result."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class CoordinatorLoads(Generic[State]):
         self._load_time = load_time
         self._loaded: dict[int, State] = {}
         self._loads: dict[int, _Load[State]] = {}  # in the order in which they were asked for
-        self._failures: dict[int, BrokerError] = {}  # of loads that failed in a later turn, until somebody asks
+        self._failures: dict[int, BrokerError] = {}  # of loads that failed in a later turn, until the next request
         self._records_left = limits.COORDINATOR_LOAD_RECORDS_PER_TURN
         self._bytes_left = limits.COORDINATOR_LOAD_BYTES_PER_TURN
         self._turn: asyncio.Handle | None = None

@@ -238,7 +238,7 @@ def _whole_batches(content: memoryview) -> Iterator[tuple[BatchHeader, memoryvie
 
 
 def _as_coordinator_error(error: BrokerError) -> BrokerError:
-    """What the client of a coordinator is told when its topic refused a write: to look for the coordinator again."""
+    """The error for the client of a coordinator whose topic refused a write: it must look for the coordinator again."""
     match error.code:
         case ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return BrokerError(ErrorCode.NOT_COORDINATOR, error.message)

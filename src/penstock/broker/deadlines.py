@@ -1,7 +1,7 @@
 """Many deadlines, one timer of the event loop: for the earliest of them.
 
-A deadline may be moved later without a word here: when it comes, whoever is told looks, finds nothing due, and names
-the next one. So heartbeats, which only ever move deadlines later, cost nothing here.
+An owner need not report a deadline that moved later: when the earlier one comes, the owner finds nothing due and sets
+the next one. So heartbeats, which only move deadlines later, cost nothing here.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 
 class Deferred:
-    """Completed once, with the response message; whoever listens is told at that moment."""
+    """Completed once, with the response message; the listener is called at that moment."""
 
     __slots__ = ("_listener", "done", "response")
 
@@ -35,7 +35,7 @@ class Deferred:
             self._listener()
 
     def abandon(self) -> None:
-        """Nobody will hear the answer any more. What waits somewhere leaves there."""
+        """The connection is gone. A subclass that waits somewhere stops waiting."""
 
 
 class Barrier(Deferred):

@@ -118,7 +118,7 @@ class FetchSessionCache:
         return session
 
     def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
-        """The session that an incremental fetch goes on with; raises the code that makes the client start anew."""
+        """The session that an incremental fetch continues. BrokerError: the client must start a new one."""
         session = self._sessions.get(session_id)
         if session is None:
             raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"There is no fetch session {session_id}.")
@@ -139,7 +139,7 @@ class FetchSessionCache:
     def update(
         self, session: FetchSession, changed: Iterable[FetchPosition], forgotten: Iterable[PartitionKey]
     ) -> None:
-        """What an incremental fetch names anew. A session that remembers too much is dropped, for good."""
+        """What an incremental fetch adds, changes and drops. A session that grows too large is dropped."""
         before = len(session)
         session.update(changed, forgotten)
         self._partitions += len(session) - before

@@ -1,4 +1,4 @@
-"""Group commit: one fsync for all who asked while the last one ran.
+"""Group commit: one fsync for all requests that arrived while the last one ran.
 
 The fsync runs in a thread, because it may take long and the event loop must not wait for it. While it runs, further
 requests gather; they share the next round.
@@ -111,7 +111,7 @@ def _failure_of(ticket: FlushTicket) -> OSError | None:
 
 
 def _first_failure(tickets: list[tuple[Partition, FlushTicket]], results: list[OSError | None]) -> OSError | None:
-    """Files of a topic that was deleted meanwhile are missing because they shall be: nobody was promised them."""
+    """A topic that was deleted meanwhile has no files any more, and no append of it was promised to survive."""
     for (partition, _), failure in zip(tickets, results, strict=True):
         if failure is not None and not partition.is_deleted:
             return failure

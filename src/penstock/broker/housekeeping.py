@@ -1,4 +1,4 @@
-"""What a broker does when nobody asks: flushes that topics want by time, checkpoints, and producers nobody heard of.
+"""What a broker does on its own: flushes by time (`flush.ms`), checkpoints, and the expiry of idle producers.
 
 One timer for all partitions, so that thousands of idle ones cost nothing between its turns.
 """

@@ -2,7 +2,7 @@
 
 ApiVersions and COMPATIBILITY.md are derived from it. The handler of an API is the file of its name in `handlers/`. It
 and its message definitions are imported when the first request arrives: a broker that is never asked about
-configurations never loads that code, and starts in a blink.
+configurations never loads that code, and starts sooner.
 """
 
 from __future__ import annotations

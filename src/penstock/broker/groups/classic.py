@@ -78,7 +78,7 @@ class ClassicGroups:
         return group
 
     def _member_group(self, group_id: str) -> tuple[GroupShard, ClassicGroup]:
-        """Whoever speaks as a member of a group that we do not know is nobody's member."""
+        """UNKNOWN_MEMBER_ID where there is no such group: then there is no such member either."""
         shard = self._coordinator.shard_to_read(group_id)
         group = shard.groups.get(group_id)
         if not isinstance(group, ClassicGroup):

@@ -1,8 +1,8 @@
 """The broker's group coordinator: which shard knows a group, when it is loaded, and what time does to groups.
 
 Requests come through `classic`, `consumers` and `offsets`, each in a file of its own; this file holds what they share.
-A shard is loaded when the first request for one of its groups arrives, so that a broker starts in a blink; a large one
-is loaded over several turns of the event loop (`coordinator_loading.py`).
+A shard is loaded when the first request for one of its groups arrives, so that a start does not wait for it. A large
+one is loaded over several turns of the event loop (`coordinator_loading.py`).
 
 Belongs to the event loop. One timer serves the deadlines of all groups, and one the expiry of offsets.
 """
@@ -200,7 +200,7 @@ class GroupCoordinator:
             else:
                 shard.answer(_reply_of(effect), effect.results if isinstance(effect, LeaveReply) else effect.result)
         if group.is_idle and group.generation_id == 0 and not shard.offsets.knows(group.group_id):
-            # Whoever asked has left or was refused before the log heard of the group.
+            # The member left or was refused before anything of the group was written.
             self.forget(shard, group)
         else:
             self.watch(group)
@@ -284,7 +284,7 @@ class GroupCoordinator:
         self._cleanup = self.node.loop.call_later(interval_s, self._clean_up)
 
     def _clean_up(self) -> None:
-        """Forgets offsets that are too old, and then groups that hold nothing and nobody."""
+        """Forgets expired offsets, and then groups without members and offsets."""
         now_ms = self.now_ms()
         retention_ms = self.node.config.offsets_retention_minutes * _MINUTE_MS
         for shard in list(self._loads.loaded.values()):

@@ -1,7 +1,7 @@
 """Requests for committed offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
 
-Who may commit is the group's to say; which offsets there are, `coordinator/offsets.py`'s. A group that nobody ever
-joined comes into being with its first commit, and lives as long as its offsets.
+The group decides who may commit; `coordinator/offsets.py` holds the offsets. A group without
+members comes into being with its first commit, and lives as long as its offsets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEW_ERRORS_SINCE: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits: a member of a generation or at an epoch, or nobody in particular."""
+    """Who commits: a member of a generation or at an epoch, or a client outside the group's protocol."""
 
     member_id: str
     instance_id: str | None

@@ -1,4 +1,4 @@
-"""Answers that wait: for a group to make up its mind, and for the log to hold what is said."""
+"""Answers that wait for a decision of their group, and for the log to hold the records behind it."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class GroupShard:
         self.after_writes(say)
 
     def give_up(self, failure: BrokerError) -> None:
-        """Answers whoever waits; nothing that follows from this shard's memory is written or said any more."""
+        """Fails every answer that waits. From now on the shard appends nothing and answers nothing but the error."""
         if self.failure is not None:
             return
         self.failure = failure

@@ -33,7 +33,7 @@ def listed(group: Group) -> ListedGroup:
 
 
 def is_unused(group: Group) -> bool:
-    """Nobody is in it or about to be. Without offsets it is not worth keeping."""
+    """It has no members, and none that are joining. Without offsets it can be forgotten."""
     return group.is_idle if isinstance(group, ClassicGroup) else group.is_empty
 
 

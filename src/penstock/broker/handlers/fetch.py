@@ -5,10 +5,10 @@ The first batch of the first partition that has any is always returned whole, ho
 be cut anywhere, as clients expect. Records are handed on as slices of their files and never pass through this process.
 
 A `read_committed` fetch ends at the last stable offset, and names the aborted transactions among what it returns: the
-client leaves their records out. It waits for transactions to end, not for records that nobody may read yet.
+client leaves their records out. It waits for transactions to end, not for records that it may not read yet.
 
-Versions: 4 to 18. Sessions (KIP-227) from 7, topic ids from 13, the current leader with an error from
-16 (KIP-951). Left out: follower fetches and preferred read replicas.
+Versions: 4 to 18. Sessions (KIP-227) from 7, topic ids from 13, the current leader with an error from 16
+(KIP-951). Left out: follower fetches and preferred read replicas.
 """
 
 from __future__ import annotations

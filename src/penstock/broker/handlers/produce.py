@@ -38,7 +38,7 @@ ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 TOPIC_IDS_SINCE: Final = 13
-# Whoever calls itself so may write to the coordinators' topics, as in Kafka: tools that repair them do.
+# As in Kafka, a client of this id may write to the coordinators' topics: tools that repair them use it.
 ADMIN_CLIENT_ID: Final = "__admin_client"
 
 

@@ -13,7 +13,7 @@ from penstock.broker.groups.offset_commits import AskedCommits
 from penstock.broker.groups.offsets import Committer
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
-from penstock.broker.transactions.admission import Joining
+from penstock.broker.transactions.admission import Joining, admit
 from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -73,7 +73,8 @@ class _TransactionalCommit:
         request, groups = self._request, self._context.node.groups
         shard = groups.shard(request.group_id)
         place = TopicPartition(groups.log.topic_name, shard.index)
-        self._context.node.transactions.admit(
+        admit(
+            self._context.node,
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
             frozenset({place}),

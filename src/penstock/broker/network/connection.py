@@ -136,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handling = False
         self._send_answers()
         if self._failure is not None:
-            # After the answers to what came before it: an append that was acknowledged to nobody would be sent again.
+            # After the answers to earlier requests: a client repeats a produce whose acknowledgement it never got.
             self.close(self._failure)
 
     def _handle(self, frame: memoryview) -> None:
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         request = route.read(version, frame, position)
         context = RequestContext(self._node, version, client_id, self)
         if api_key != _PRODUCE_KEY:
-            # On one connection requests take effect in order: whoever asks behind its own produce finds it written.
+            # On one connection requests take effect in order: a request behind a produce finds it written.
             self._node.appends.write()
         try:
             answer = route.handle(request, context)

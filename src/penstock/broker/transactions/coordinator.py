@@ -1,12 +1,12 @@
 """The transaction coordinator: its state machine's changes into the transaction log, and markers into partitions.
 
 A transaction ends in three steps: the decision is written (PrepareCommit or PrepareAbort), then a marker into every
-partition, then that it is complete. A crash after the first step is made up for by `resume`, which writes the markers
-again; a crash before it leaves the transaction open, to be aborted by its producer's successor or its deadline.
+partition, then that it is complete. After a crash behind the first step, `resume` writes the markers again; a crash
+before it leaves the transaction open until its producer's successor or its deadline aborts it.
 
-Owns: loading, what waits for the log, timers. Which request is allowed is decided in `coordinator/transactions.py`.
+Owns: what is loaded, what waits for the log, and timers. `coordinator/transactions.py` decides what is allowed.
 
-Invariant: a client is told nothing that the transaction log does not hold.
+Invariant: no answer says what the transaction log does not hold.
 Invariant: no partition gets a batch of a transaction before the log says that the partition is in it.
 """
 
@@ -21,7 +21,6 @@ from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
 from penstock.broker.coordinator_log import CoordinatorLog, CoordinatorTopic
 from penstock.broker.deadlines import Deadlines
 from penstock.broker.metrics import load_time
-from penstock.broker.transactions.admission import Joining, refusal_for
 from penstock.broker.transactions.hanging import end_hanging_transactions
 from penstock.broker.transactions.markers import Failures, TransactionEnd, write_markers
 from penstock.coordinator.records.transaction_log import record_of, tombstone_of, transaction_in
@@ -51,7 +50,6 @@ _RESUME: Final = "resume"
 
 OnDone = Callable[[BrokerError | None], None]
 OnProducer = Callable[[ProducerIdentity | BrokerError], None]
-OnAdmitted = Callable[[Failures], None]
 
 
 class TransactionCoordinator:
@@ -89,7 +87,7 @@ class TransactionCoordinator:
         self._deadlines = Deadlines(node.loop, node.now_ms, self._due)
         self._expire_later()
 
-    # Requests. What is refused at once raises; everything else is told to the callback, once.
+    # Requests. A refusal that is known at once raises; every other outcome goes to the callback, once.
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, on_done: OnProducer
@@ -190,56 +188,16 @@ class TransactionCoordinator:
         goes_on_with = change.after.completed(now_ms).producer
         self._write(index, shard, change, lambda error: on_done(goes_on_with if error is None else error))
 
-    def admit(
-        self,
-        transactional_id: str,
-        producer: ProducerIdentity,
-        partitions: frozenset[TopicPartition],
-        joining: Joining,
-        on_admitted: OnAdmitted,
-    ) -> None:
-        """Before a batch of a transaction may be appended: tells which partitions must not get theirs, and why."""
-        # What is known of the transaction may stand in this very round.
-        self._node.appends.write()
-        try:
-            if joining is Joining.WITH_THE_WRITE:
-                self._join(transactional_id, producer, partitions, on_admitted)
-                return
-            failures: Failures = {}
-            if self._node.config.transaction_partition_verification_enable:
-                failures = self.verify_partitions(transactional_id, producer, partitions)
-        except BrokerError as error:
-            failures = dict.fromkeys(partitions, error.to_keep())
-        on_admitted({partition: refusal_for(error, joining) for partition, error in failures.items()})
-
-    def _join(
-        self,
-        transactional_id: str,
-        producer: ProducerIdentity,
-        partitions: frozenset[TopicPartition],
-        on_admitted: OnAdmitted,
-    ) -> None:
+    def after_pending_change(self, transactional_id: str, callback: Callable[[], None]) -> bool:
+        """Calls back when the change of the transaction that is being written is settled. False: there is none."""
         _check_id(transactional_id)
         _, shard = self._shard_of(transactional_id)
-        if shard.is_pending(transactional_id):
-            # Two batches in a row of a producer that has just begun: the second must neither overtake the first, nor
-            # be refused because of it.
-            again = partial(self.admit, transactional_id, producer, partitions, Joining.WITH_THE_WRITE, on_admitted)
-            self._waiting.setdefault(transactional_id, []).append(again)
-            return
+        if not shard.is_pending(transactional_id):
+            return False
+        self._waiting.setdefault(transactional_id, []).append(callback)
+        return True
 
-        def done(error: BrokerError | None) -> None:
-            if error is None:
-                on_admitted({})
-            else:
-                refusal = refusal_for(error, Joining.WITH_THE_WRITE)
-                on_admitted(dict.fromkeys(partitions, refusal))
-
-        self.add_partitions(transactional_id, producer, partitions, ProtocolLevel.EPOCH_PER_TRANSACTION, done)
-        # The batch may follow only behind this record.
-        self._node.appends.write()
-
-    # What tools ask
+    # Asked by tools
 
     def find(self, transactional_id: str) -> Transaction:
         _check_id(transactional_id)
@@ -350,8 +308,8 @@ class TransactionCoordinator:
             self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
 
     def _wake(self, transactional_id: str) -> None:
-        for again in self._waiting.pop(transactional_id, ()):
-            again()
+        for callback in self._waiting.pop(transactional_id, ()):
+            callback()
 
     # The end of a transaction
 

@@ -1,7 +1,7 @@
-"""Transactions that are open in a partition, and of which their coordinator knows nothing: nobody else will end them.
+"""Transactions that are open in a partition and unknown to their coordinator: a starting broker ends them.
 
 The order of writes leaves none behind, not even when the process is killed. A power failure may: the transaction log's
-last records can be lost while the partition's are not. Readers of committed records would then wait for ever.
+last records can be lost while the partition's are not. Readers of committed records would then wait without end.
 
 Holds for a broker that coordinates every transaction itself; in a cluster another broker may know better.
 """

@@ -1,15 +1,15 @@
 """A produce request inside a transaction: no batch is appended before its partition is known to be in it (KIP-890).
 
-A delayed or a fenced producer's batch must not end up in somebody's next transaction. And no transaction must be open
-in a partition that its coordinator has not heard of, for nobody would end it there. Where the producer already has
-records of an open transaction in the partition, under the same epoch, the question was answered before.
+A batch that was delayed, or that comes from a fenced producer, must not end up in the next transaction. A transaction
+must not be open in a partition that its coordinator does not know of, because nothing would end it there. A producer
+that already has records of an open transaction in the partition, under the same epoch, was verified before.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.transactions.admission import Joining
+from penstock.broker.transactions.admission import Joining, admit
 from penstock.broker.transactions.markers import Failures
 from penstock.core.ids import NO_PRODUCER_ID, ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.produce import ProduceRequest
@@ -66,9 +66,7 @@ def stage_in_transaction(pending: PendingProduce, request: ProduceRequest, conte
             context.node.appends.write_soon()
         waits = False
 
-    context.node.transactions.admit(
-        request.transactional_id, next(iter(producers)), frozenset(unproven), joining, admitted
-    )
+    admit(context.node, request.transactional_id, next(iter(producers)), frozenset(unproven), joining, admitted)
     if waits:
         waits = False
         _keep_records(request)

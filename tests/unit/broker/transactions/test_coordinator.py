@@ -14,7 +14,7 @@ import pytest
 from penstock.broker.node import Node
 from penstock.broker.transactions import coordinator as transaction_coordinator
 from penstock.broker.transactions import markers as transaction_markers
-from penstock.broker.transactions.admission import Joining
+from penstock.broker.transactions.admission import Joining, admit
 from penstock.coordinator.transaction import ProtocolLevel, TransactionState
 from penstock.core import limits
 from penstock.core.ids import ProducerIdentity, TopicPartition
@@ -60,7 +60,7 @@ async def begin(node: Node, timeout_ms: int = 60_000) -> ProducerIdentity:
 
 
 async def write(node: Node, producer: ProducerIdentity) -> None:
-    failures = await outcome(lambda done: node.transactions.admit("id", producer, PLACES, Joining.WITH_THE_WRITE, done))
+    failures = await outcome(lambda done: admit(node, "id", producer, PLACES, Joining.WITH_THE_WRITE, done))
     assert failures == {}
     for place in PLACES:
         batch = encode_batch([Record(b"value", timestamp=node.now_ms())], producer=(*producer, 0),
