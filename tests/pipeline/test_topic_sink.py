@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.client.partitioners import Hash
-from penstock.pipeline.topics.row_encoding import arranged
+from penstock.pipeline.topics.row_encoding import repartition_by_target
 from tests.conftest import RunningBroker
 from tests.pipeline.topic_contents import Found, contents
 from tests.pipeline.topic_feed import TopicFeed
@@ -74,7 +74,7 @@ def test_rows_of_a_batch_query_arrive(spark: SparkSession, feed: TopicFeed, guar
         "id as left_alone",
         "timestamp_seconds(id) as timestamp",
     )
-    save(arranged(frame, options) if is_arranged else frame, options)
+    save(repartition_by_target(frame, options) if is_arranged else frame, options)
     found = contents(feed.bootstrap_servers, topic)
     expected = Counter(
         (
@@ -111,7 +111,9 @@ def test_a_row_may_name_its_partition_and_its_topic(spark: SparkSession, feed: T
 def test_compression(spark: SparkSession, feed: TopicFeed, compression: str) -> None:
     topic = feed.create(partitions=PARTITIONS)
     options = sink_options(feed, topic, "exactly_once", **{"kafka.compression.type": compression})
-    save(arranged(spark.range(2000).selectExpr("repeat(cast(id as string), 20) as value"), options), options)
+    save(
+        repartition_by_target(spark.range(2000).selectExpr("repeat(cast(id as string), 20) as value"), options), options
+    )
     assert values(feed, topic) == Counter(b"%d" % number * 20 for number in range(2000))
 
 
@@ -124,7 +126,7 @@ def test_a_stream_arrives_once_when_nothing_fails(
     feed.numbers(source, range(1000), partitions=2)
     options = sink_options(feed, target, guarantee)
     rows = stream_of(spark, feed, source, maxOffsetsPerTrigger="400", columns="key,value")
-    written = arranged(rows, options) if is_arranged else rows
+    written = repartition_by_target(rows, options) if is_arranged else rows
     run_stream(written, options, tmp_path)
     assert values(feed, target) == Counter(b"%d" % number for number in range(1000))
     feed.numbers(source, range(1000, 1500), partitions=2)
@@ -155,7 +157,7 @@ def test_one_transaction_holds_several_topics(spark: SparkSession, feed: TopicFe
         "value", f.when(number % 10 == 0, dead).otherwise(good).alias("topic")
     )
     options = sink_options(feed, None, "exactly_once", batchesTopic=good)
-    run_stream(arranged(rows, options), options, tmp_path)
+    run_stream(repartition_by_target(rows, options), options, tmp_path)
     assert values(feed, dead) == Counter(b"%d" % n for n in range(0, 600, 10))
     assert values(feed, good) == Counter(b"%d" % n for n in range(600) if n % 10)
 
@@ -167,7 +169,7 @@ def test_new_partitions_are_written_to_while_a_query_runs(
     source, target = feed.create(), feed.create(partitions=1)
     options = sink_options(feed, target, "exactly_once")
     rows = stream_of(spark, feed, source, columns="value").select("value", f.col("value").alias("key"))
-    written = arranged(rows, options) if is_arranged else rows
+    written = repartition_by_target(rows, options) if is_arranged else rows
     writer = written.writeStream.format("penstock").options(**options).option("checkpointLocation", str(tmp_path))
     query = writer.start()
     try:
@@ -206,7 +208,7 @@ def test_a_task_that_fails_before_the_sink_is_tried_again_and_doubles_nothing(
             raise RuntimeError("the first attempt fails when it has passed on all its rows")
 
     rows = spark.range(1000).selectExpr("cast(id as string) as value").mapInArrow(fail_once, "value string")
-    save(arranged(rows, options) if is_arranged else rows, options)
+    save(repartition_by_target(rows, options) if is_arranged else rows, options)
     assert Path(mark).exists()
     assert values(feed, topic) == Counter(b"%d" % number for number in range(1000))
 
@@ -214,7 +216,10 @@ def test_a_task_that_fails_before_the_sink_is_tried_again_and_doubles_nothing(
 def test_a_value_that_is_larger_than_a_batch_should_be(spark: SparkSession, feed: TopicFeed) -> None:
     topic = feed.create(config={"max.message.bytes": str(8 * 1024 * 1024)})
     options = sink_options(feed, topic, "exactly_once")
-    save(arranged(spark.range(3).selectExpr("repeat(cast(id as string), 4000000) as value"), options), options)
+    save(
+        repartition_by_target(spark.range(3).selectExpr("repeat(cast(id as string), 4000000) as value"), options),
+        options,
+    )
     assert values(feed, topic) == Counter(b"%d" % number * 4_000_000 for number in range(3))
 
 
@@ -250,7 +255,7 @@ def test_an_arranged_frame_that_was_shuffled_again_is_refused(spark: SparkSessio
     """Two tasks would then write to one partition. The broker may be the one that notices, by their sequences."""
     topic = feed.create()
     options = sink_options(feed, topic, "exactly_once", batchRows="10")
-    frame = arranged(spark.range(1000).selectExpr("cast(id as string) as value"), options).repartition(2)
+    frame = repartition_by_target(spark.range(1000).selectExpr("cast(id as string) as value"), options).repartition(2)
     with pytest.raises(Exception, match=r"two tasks have written to one partition|OUT_OF_ORDER|out of order"):
         save(frame, options)
     assert values(feed, topic) == Counter()
@@ -263,5 +268,5 @@ def test_what_a_broker_refuses_is_told_as_it_is(spark: SparkSession, feed: Topic
     options = sink_options(feed, topic, "exactly_once")
     frame = spark.range(1).selectExpr("repeat(uuid(), 1000) as value")
     with pytest.raises(Exception, match=r"MESSAGE_TOO_LARGE|RECORD_LIST_TOO_LARGE"):
-        save(arranged(frame, options) if is_arranged else frame, options)
+        save(repartition_by_target(frame, options) if is_arranged else frame, options)
     assert values(feed, topic) == Counter()

@@ -129,7 +129,7 @@ def sink_options(job: CopyJob) -> dict[str, str]:
 
 
 def start_query(spark: Any, job: CopyJob, options: Mapping[str, str]) -> Any:
-    from penstock.pipeline.topics.row_encoding import arranged
+    from penstock.pipeline.topics.row_encoding import repartition_by_target
 
     rows = (
         spark.readStream.format("penstock")
@@ -142,7 +142,7 @@ def start_query(spark: Any, job: CopyJob, options: Mapping[str, str]) -> Any:
     )
     if job.slowness_s:
         rows = rows.mapInArrow(_slowly(job.slowness_s), rows.schema)
-    written = arranged(rows, options) if job.arranged else rows
+    written = repartition_by_target(rows, options) if job.arranged else rows
     writer = written.writeStream.format("penstock").options(**options)
     return writer.option("checkpointLocation", job.checkpoint).trigger(availableNow=True).start()
 

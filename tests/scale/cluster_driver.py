@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.spark.session import SparkSettings, start
-from penstock.pipeline.topics.row_encoding import arranged
+from penstock.pipeline.topics.row_encoding import repartition_by_target
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ def main() -> None:
         **servers, subscribe=orders["source"], startingOffsets="earliest", maxOffsetsPerTrigger="2500"
     )
     query = (
-        arranged(stream.load().select("key", "value"), options)
+        repartition_by_target(stream.load().select("key", "value"), options)
         .writeStream.format("penstock")
         .options(**options, checkpointLocation=orders["checkpoint"])
         .trigger(availableNow=True)

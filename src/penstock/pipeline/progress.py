@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.core.ids import TopicPartition
 from penstock.pipeline.rows.bad_rows import DROPPED_METRIC_PREFIX
 from penstock.pipeline.rows.dead_letters import METRIC as DEAD_LETTER_METRIC
-from penstock.pipeline.spark.internals import ReportedBatch
+from penstock.pipeline.spark.internals import ReportedBatch, read_progress
 from penstock.pipeline.topics.errors import TopicSourceError
 from penstock.pipeline.topics.offsets import Offsets, by_topic, decode, lag
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,15 @@ class BatchProgress:
             dropped=sum(_metric(metrics, name) for name in metrics if name.startswith(DROPPED_METRIC_PREFIX)),
             watermark=reported.watermark,
         )
+
+
+def lag_of_query(query: StreamingQuery) -> dict[TopicPartition, int]:
+    """How many offsets a query is behind in each partition of its topics; empty before its first micro-batch.
+
+    It counts offsets, as Spark's own Kafka source does: control records and records that compaction removed count.
+    """
+    progress = query.lastProgress
+    return {} if progress is None else dict(BatchProgress.of(read_progress(progress.json)).lag)
 
 
 def _offsets(stored: Any) -> dict[TopicPartition, int]:

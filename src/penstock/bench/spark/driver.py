@@ -140,7 +140,7 @@ def _our_table_sink(
 
 
 def _our_topic_sink(records: DataFrame, options: dict[str, str], checkpoint: str) -> DataStreamWriter:
-    from penstock.pipeline.topics.way_of_writing import ready_to_write
+    from penstock.pipeline.topics.row_encoding import ready_to_write
 
     if options["guarantee"] == "exactly_once":
         options["transactionalId"] = f"bench-{options['topic']}"

@@ -75,7 +75,7 @@ def require_little(through_driver_bytes: int) -> None:
         raise TopicSinkError(
             f"more than {THROUGH_DRIVER_BYTES_MAX >> 20} MB for one transaction, which all go through the driver: set "
             "handOverDirectory to a directory that tasks and driver share, or write "
-            "penstock.pipeline.topics.row_encoding.arranged(df, options) instead of df, or make the batches smaller "
+            "penstock.spark.repartition_by_target(df, options) instead of df, or make the batches smaller "
             "with maxOffsetsPerTrigger"
         )
 

@@ -2,7 +2,7 @@
 
 Owns: which columns make a record, which topic a row goes to, how many partitions that topic has, and the arrangement
 that a transaction needs. One producer id is shared by all tasks of a transaction, and a broker counts a producer's
-records in each partition, so a partition has to be written by one task. `arranged` brings that about: it encodes where
+records in each partition, so a partition has to be written by one task. `repartition_by_target` brings that about: it encodes where
 the rows are, and shuffles whole record batches, a few rows of a megabyte, to the tasks that own their partitions.
 Must never know: transactions.
 
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.core.errors import UnknownTopic
+from penstock.pipeline.spark.session import is_on_one_machine
 from penstock.pipeline.topics.errors import InvalidOption, TopicSinkError
 from penstock.pipeline.topics.shared_clients import shared_client
 from penstock.pipeline.topics.sink_columns import ARRANGED_SCHEMA, input_columns
@@ -25,6 +26,8 @@ from penstock.wire.client import WireClient
 from penstock.wire.retry import UNKNOWN_TOPIC_GRACE_S
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -141,7 +144,7 @@ def encoder_of_task(options: SinkOptions, columns: list[str]) -> RowEncoder:
     return RowEncoder(options, columns, lambda topic: _partition_counts.of(options, topic), context.partitionId())
 
 
-def arranged(frame: DataFrame, options: Mapping[str, str], *, writers: int | None = None) -> DataFrame:
+def repartition_by_target(frame: DataFrame, options: Mapping[str, str], *, writers: int | None = None) -> DataFrame:
     """Record batches in place of rows, each in the task that owns its partition: write this, with the same options.
 
     `writers` is the number of tasks that write; by default as many as run side by side, but no more than the topic has
@@ -157,6 +160,24 @@ def arranged(frame: DataFrame, options: Mapping[str, str], *, writers: int | Non
 
     encoded = frame.mapInArrow(encode, ARRANGED_SCHEMA)
     return encoded.repartitionById(count, "writer")
+
+
+def ready_to_write(
+    rows: DataFrame, options: Mapping[str, str], directory: Path | None
+) -> tuple[DataFrame, dict[str, str]]:
+    """The rows to write, and the options of the sink to write them with.
+
+    Only a transaction needs more than the rows, because one place has to assign the sequences of a partition's records.
+    On one machine that place is the commit: tasks hand over record batches through memory and files, which saves the
+    shuffle that dominates a small batch. On a cluster it is one task for each partition.
+
+    `directory` is the query's own, on the driver's disk and the same at every start; None if there is none.
+    """
+    if options["guarantee"] != "exactly_once":
+        return rows, dict(options)
+    if directory is not None and is_on_one_machine(rows.sparkSession):
+        return rows, {"handOverDirectory": str(directory), **options}
+    return repartition_by_target(rows, options), dict(options)
 
 
 def chunks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:

@@ -26,8 +26,8 @@ class TopicSinkWriter(SinkWriter):
         self._sink = sink
 
     def prepare(self, start: SinkStart) -> WriterFactory:
+        from penstock.pipeline.topics.row_encoding import ready_to_write
         from penstock.pipeline.topics.transaction import claim_ownership
-        from penstock.pipeline.topics.way_of_writing import ready_to_write
         from pyspark_penstock import DefaultSource
 
         spec, sink = start.spec, self._sink

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pipeline.topics.way_of_writing import ready_to_write
+from penstock.pipeline.topics.row_encoding import ready_to_write
 
 ARRANGED: Any = object()
 DIRECTORY = Path("/checkpoint/hand_over")
@@ -16,7 +16,7 @@ DIRECTORY = Path("/checkpoint/hand_over")
 
 @pytest.fixture(autouse=True)
 def _arranging(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.pipeline.topics.way_of_writing.arranged", lambda _rows, _options: ARRANGED)
+    monkeypatch.setattr("penstock.pipeline.topics.row_encoding.repartition_by_target", lambda _rows, _options: ARRANGED)
 
 
 def rows_on(master: str | None) -> Any:
