@@ -48,15 +48,23 @@ def test_version(capsys: Captured) -> None:
         ["topic", "describe", "--help"],
         ["topic", "alter", "--help"],
         ["topic", "delete", "--help"],
+        ["group", "--help"],
+        ["group", "list", "--help"],
+        ["group", "describe", "--help"],
+        ["group", "reset-offsets", "--help"],
+        ["group", "delete", "--help"],
         ["produce", "--help"],
         ["consume", "--help"],
+        ["run", "--help"],
+        ["validate", "--help"],
+        ["up", "--help"],
     ],
 )
 def test_help_has_examples(words: list[str], capsys: Captured) -> None:
     assert main(words) == ExitCode.OK
     help_text = capsys.readouterr().out
     assert "Usage: penstock" in help_text
-    if words != ["topic", "--help"]:
+    if words not in (["topic", "--help"], ["group", "--help"]):
         assert "Examples:\n    penstock" in help_text or "Examples:\n    seq" in help_text
 
 
