@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from penstock.client.admin import Admin
+from penstock import Admin
 from penstock.testing import Broker
 
 PIPELINE: Final = Path(__file__).with_name("revenue.yaml")

@@ -2,8 +2,9 @@
 
 Owns: which columns make a record, which topic a row goes to, how many partitions that topic has, and the arrangement
 that a transaction needs. One producer id is shared by all tasks of a transaction, and a broker counts a producer's
-records in each partition, so a partition has to be written by one task. `repartition_by_target` brings that about: it encodes where
-the rows are, and shuffles whole record batches, a few rows of a megabyte, to the tasks that own their partitions.
+records in each partition, so a partition has to be written by one task. `repartition_by_target` ensures that: it
+encodes where the rows are, and shuffles whole record batches, a few rows of a megabyte, to the tasks that own their
+partitions.
 Must never know: transactions.
 
 Invariant: rows that one task encodes for one partition keep their order.

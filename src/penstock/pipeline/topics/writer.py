@@ -110,7 +110,8 @@ class _TopicWriter(ABC):
         written = [partition for result in results for partition in result.records]
         if len(set(written)) != len(written):
             raise TopicSinkError(
-                "two tasks have written to one partition in one transaction: write what repartition_by_target() returns as it is"
+                "two tasks have written to one partition in one transaction: write what repartition_by_target() returns"
+                " as it is"
             )
         handed_over.require_little(sum(len(result.handed_over.content) for result in results))
         is_handed_over = any(result.handed_over.extents for result in results)
