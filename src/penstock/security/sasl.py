@@ -13,7 +13,7 @@ import hashlib
 import hmac
 from typing import Final
 
-from penstock.core.errors import ClientError
+from penstock.core.errors import AccessDenied
 from penstock.protocol.exchange import SaslMessages
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -22,7 +22,7 @@ _SCRAM_ITERATIONS_MIN: Final = 4096
 _SCRAM_ITERATIONS_MAX: Final = 10_000_000
 
 
-class UntrustedBroker(ClientError):
+class UntrustedBroker(AccessDenied):
     """The broker did not prove that it knows the password, or violated the mechanism's rules."""
 
 

@@ -54,7 +54,7 @@ class _Metadata:
 
 
 class _Client:
-    """What is asked of librdkafka for a partitioner: a topic's partitions."""
+    """The part of librdkafka that a partitioner uses: a topic's partitions."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -212,7 +212,7 @@ def test_nothing_to_read_is_no_rows() -> None:
 
 
 def test_the_broker_needs_none_of_this() -> None:
-    """`penstock broker` starts in a blink because it never imports Arrow or a compiler."""
+    """`penstock broker` starts quickly because it never imports Arrow or a compiler."""
     script = (
         "import sys, penstock.broker.main, penstock.cli.main;"
         "print([name for name in ('numba', 'pyarrow', 'numpy', 'pandas') if name in sys.modules])"
@@ -222,7 +222,7 @@ def test_the_broker_needs_none_of_this() -> None:
 
 
 def test_reading_needs_no_pandas() -> None:
-    """It is slow to import, and pyarrow does so at the slightest occasion."""
+    """pandas is slow to import, and pyarrow imports it for many functions."""
     script = (
         "import sys; from penstock.columns.decoding import RecordColumns as C; import tests.record_batches as b;"
         "c = C('t', 0, 0); assert [*c.feed(b.encode_batch([b.Record()])), *c.flush()]; print('pandas' in sys.modules)"

@@ -106,7 +106,7 @@ class Harness:
         self._account(self.group.close(error, self.now_ms))
 
     def advance(self, elapsed_ms: int) -> None:
-        """As the shell does it: a tick at every deadline on the way."""
+        """Like the shell: a tick at every deadline."""
         end_ms = self.now_ms + elapsed_ms
         while (deadline_ms := self.group.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -143,7 +143,7 @@ class Harness:
     # Ways to get there.
 
     def admit(self, **options: object) -> tuple[str, int]:
-        """A dynamic member asks for its id and joins with it; the id, and the token of the join that may wait."""
+        """A dynamic member requests its id and joins with it; returns the id and the token of the pending join."""
         asking = self.joined(self.join(**options))  # type: ignore[arg-type]
         assert asking.error is ErrorCode.MEMBER_ID_REQUIRED
         return asking.member_id, self.join(asking.member_id, **options)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ class Harness:
         return member_ids
 
     def settle(self, member_ids: Sequence[str]) -> None:
-        """Everybody syncs, the leader, who comes first, with an assignment that names the member."""
+        """All members sync, the leader first, with an assignment that contains the member id."""
         generation_id = self.group.generation_id
         for member_id in member_ids[1:]:
             self.sync(member_id, generation_id)

@@ -53,7 +53,7 @@ class GroupOnALog:
         return result
 
     def advance(self, milliseconds: int) -> None:
-        """Time passes; the group is told whenever a deadline of its own comes, and not otherwise."""
+        """Advances the time; ticks the group at its deadlines only."""
         until_ms = self.now_ms + milliseconds
         while (deadline_ms := self.group.next_deadline_ms()) is not None and deadline_ms <= until_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -94,13 +94,13 @@ class SimulatedMember:
     epoch: int = 0
     owned: frozenset[TopicIdPartition] = frozenset()
     assignment: frozenset[TopicIdPartition] = frozenset()
-    """What it was last told. It owns more than that until it has given up the rest."""
+    """Its last received assignment. It owns more until it has revoked the rest."""
     must_send_all: bool = True
     reported: frozenset[TopicIdPartition] | None = None
     known_epochs: list[int] = field(default_factory=list)
 
     def heartbeat(self, *, answer_is_lost: bool = False) -> HeartbeatResult:
-        """Raises what the group refuses it with, after dropping everything if it has to."""
+        """Raises the group's error, after it has dropped its partitions where required."""
         try:
             result = self.broker.send(self.request())
         except BrokerError as error:
@@ -158,7 +158,7 @@ class SimulatedMember:
 
 
 def settle(*members: SimulatedMember, rounds: int = 4) -> None:
-    """Everybody heartbeats and does as told. Each round is one heartbeat interval."""
+    """All members heartbeat and reconcile. Each round is one heartbeat interval."""
     for _ in range(rounds):
         for member in members:
             member.heartbeat()

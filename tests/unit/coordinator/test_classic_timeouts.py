@@ -124,7 +124,7 @@ def test_a_rebalance_timeout_of_nothing_still_takes_a_moment(harness: Harness) -
 
 
 def test_deadlines_move_only_when_asked_for(harness: Harness) -> None:
-    """Heartbeats are many: they must not search for the earliest deadline, so a tick may come too early."""
+    """Heartbeats are frequent: they must not search for the earliest deadline, so a tick may be too early."""
     (leader,) = harness.stable()
     deadline_ms = harness.group.next_deadline_ms()
     assert deadline_ms is not None

@@ -76,7 +76,7 @@ def test_a_member_that_reports_nothing_has_given_up_nothing() -> None:
 
 
 def test_a_member_that_owns_nothing_to_give_up_goes_on_at_once() -> None:
-    """It joins again while it is asked to revoke: it has nothing any more."""
+    """It rejoins while it has to revoke partitions: it has none any more."""
     _, one, two = two_members(topics(orders=2))
     one.heartbeat()
     one.drop_everything()
@@ -101,7 +101,7 @@ def test_free_partitions_come_as_they_become_free() -> None:
 
 
 def test_a_newer_target_overtakes_an_older_one() -> None:
-    """The second leaves before the first has given anything up: it may keep everything."""
+    """The second leaves before the first has revoked anything: the first keeps everything."""
     broker, one, two = two_members(topics(orders=2))
     one.heartbeat()
     two.leave()

@@ -256,7 +256,7 @@ def test_restore_skips_changes_of_removed_members(broker: GroupOnALog) -> None:
 
 
 def test_two_that_claim_one_partition_do_not_harm_each_other() -> None:
-    """No group of ours writes this. One that reads it must not hand the partition on while either has it."""
+    """Our groups never write this. A restored group must not reassign the partition while either member has it."""
     (partition,) = partitions("orders", [0])
     state = ConsumerGroupState()
     for name in ("m1", "m2"):

@@ -20,7 +20,7 @@ B0 = TopicPartition("b", 0)
 
 
 class Coordinator:
-    """Writes every change down at once, unless told not to."""
+    """Writes every change at once, unless a test disables it."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1000)
@@ -44,7 +44,7 @@ class Coordinator:
         self.commit(self.table.add_partitions("t", producer, frozenset(partitions), level, self.now_ms))
 
     def end(self, producer: ProducerIdentity, commits: bool, level: ProtocolLevel = BUMPING) -> bool:
-        """False if it had been ended so before."""
+        """False if it was a retry."""
         return self.commit(self.table.end("t", producer, commits, level, self.now_ms)) is not None
 
     def complete(self) -> Transaction:

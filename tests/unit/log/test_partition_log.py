@@ -244,7 +244,7 @@ class TestReading:
         assert held.read() == written[0]
 
     def test_the_cost_of_a_read_does_not_depend_on_the_size_of_the_log(self, fs: MemoryFileSystem) -> None:
-        """Counted in bytes read: the same for a log ten times as long, wherever one reads."""
+        """Measured in bytes read: the same for a log ten times as long, at any offset."""
 
         def bytes_read(batches: int) -> int:
             log = open_log(fs, f"data/t{batches}-0")

@@ -43,7 +43,7 @@ class TestTheIndex:
         )
 
     def test_a_search_ends_where_nothing_further_can_overlap(self) -> None:
-        """A long transaction holds the last stable offset back, so that shorter ones before its end must be seen."""
+        """A long transaction holds the last stable offset back, so earlier short ones must be found."""
         index = TransactionIndex()
         index.append(7, 0, 5, 2)
         index.append(8, 6, 9, 2)

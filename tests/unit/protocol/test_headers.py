@@ -58,7 +58,7 @@ def test_an_unknown_api_key_is_a_protocol_error() -> None:
 
 
 def test_an_unknown_version_is_left_to_the_caller() -> None:
-    """A client newer than the broker asks ApiVersions in a version that the broker has never heard of."""
+    """A client that is newer than the broker sends ApiVersions in an unknown version."""
     assert read_request_header(struct.pack(">hhihx", 18, 99, 1, -1), 0, 11) == (18, 99, 1, None, 11)
 
 

@@ -47,7 +47,7 @@ def batch_of(number: int) -> bytes:
 
 
 class ModelCluster:
-    """Two brokers over the same logs, which check sequences as Kafka does; what goes wrong is for `chance` to say."""
+    """Two brokers over the same logs, which check sequences like Kafka; `chance` decides about faults."""
 
     settings = IMPATIENT
 
