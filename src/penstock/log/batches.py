@@ -84,13 +84,44 @@ def checked_batches(
 
     `expected_offset` is the base offset of the first batch; None if the caller checks it.
     """
+    walk = _walk(file, position, limit, expected_offset, contiguous, _CHECK_WINDOW_BYTES, _CHECK_WINDOW_BYTES)
+    for at, header, rest in walk:
+        if header.size <= len(rest):
+            crc_matches = crc32c(rest[CRC_START : header.size]) == header.crc
+        else:
+            crc_matches = crc_in_file(file, at, header)
+        if not crc_matches:
+            raise BatchAnomaly(at, "the CRC32C does not match")
+        yield at, header
+
+
+def headers(file: File, position: int, limit: int, contiguous: bool) -> Iterator[tuple[int, BatchHeader]]:
+    """Like `checked_batches`, but checks only the headers, not the CRC."""
+    for at, header, _ in _walk(file, position, limit, None, contiguous, _WALK_WINDOW_BYTES, _WALK_WINDOW_BYTES_MAX):
+        yield at, header
+
+
+def _walk(
+    file: File,
+    position: int,
+    limit: int,
+    expected_offset: int | None,
+    contiguous: bool,
+    window_bytes: int,
+    window_bytes_max: int,
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Position, checked header, and the bytes of the window from there on, of every batch in [position, limit).
+
+    Reads windows of `window_bytes`, which double up to `window_bytes_max`.
+    """
     window = memoryview(b"")
     window_start = position
     while position < limit:
         at = position - window_start
         if len(window) - at < HEADER_BYTES:
-            window = memoryview(file.pread(min(_CHECK_WINDOW_BYTES, limit - position), position))
+            window = memoryview(file.pread(min(window_bytes, limit - position), position))
             window_start = position
+            window_bytes = min(2 * window_bytes, window_bytes_max)
             at = 0
             if len(window) < HEADER_BYTES:
                 raise BatchAnomaly(position, "the file ends inside a batch header")
@@ -100,40 +131,7 @@ def checked_batches(
             flaw = chain_flaw(header, expected_offset, contiguous)
         if flaw is not None:
             raise BatchAnomaly(position, flaw)
-        end = at + header.size
-        if end <= len(window):
-            crc_holds = crc32c(window[at + CRC_START : end]) == header.crc
-        else:
-            crc_holds = crc_in_file(file, position, header)
-        if not crc_holds:
-            raise BatchAnomaly(position, "the CRC32C does not match")
-        yield position, header
-        position += header.size
-        expected_offset = header.end_offset
-
-
-def headers(file: File, position: int, limit: int, contiguous: bool) -> Iterator[tuple[int, BatchHeader]]:
-    """Like `checked_batches`, but checks only the headers, not the CRC."""
-    window = b""
-    window_start = position
-    window_bytes = _WALK_WINDOW_BYTES
-    expected_offset = None
-    while position < limit:
-        at = position - window_start
-        if len(window) - at < HEADER_BYTES:
-            window = file.pread(min(window_bytes, limit - position), position)
-            window_start = position
-            window_bytes = min(2 * window_bytes, _WALK_WINDOW_BYTES_MAX)
-            at = 0
-            if len(window) < HEADER_BYTES:
-                raise BatchAnomaly(position, "the file ends inside a batch header")
-        header = parse_header(window, at)
-        flaw = header_flaw(header, limit - position, contiguous)
-        if flaw is None and expected_offset is not None:
-            flaw = chain_flaw(header, expected_offset, contiguous)
-        if flaw is not None:
-            raise BatchAnomaly(position, flaw)
-        yield position, header
+        yield position, header, window[at:]
         position += header.size
         expected_offset = header.end_offset
 
