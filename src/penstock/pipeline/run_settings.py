@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.metrics import Metrics
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -33,6 +35,7 @@ class RunSettings:
     once: bool = False
     report: Callable[[Event], None] = ignore  # returns at once
     stop: threading.Event = field(default_factory=threading.Event)  # when set: finish the batch and return
+    metrics: Metrics = field(default_factory=Metrics)  # of the process that runs the pipeline
     spark: SparkSession | None = None  # of an engine that hosts the pipeline; None: one of its own
 
 
