@@ -103,6 +103,14 @@ class CoordinatorLoads(Generic[State]):
         del self._loaded[index]
         return True
 
+    def drop(self, index: int) -> None:
+        """Forgets a partition, loaded or not: another broker leads it now."""
+        load = self._loads.pop(index, None)
+        if load is not None:
+            load.steps.close()
+        self._loaded.pop(index, None)
+        self._failures.pop(index, None)
+
     def clear(self) -> None:
         """Forgets everything: the topic is gone, or the broker stops."""
         for load in self._loads.values():

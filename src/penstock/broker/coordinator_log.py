@@ -149,7 +149,7 @@ class CoordinatorLog:
         )
         try:
             target = self.partition(partition)
-            node.check_in_sync_replicas(target)
+            target.check_in_sync_replicas()
             append = target.stage_own(batch, header, now_ms)
         except BrokerError as error:
             on_committed(_as_coordinator_error(error))
@@ -194,7 +194,23 @@ class CoordinatorLog:
             self._loading.discard(partition)
 
     def partition(self, index: int) -> Partition:
-        return self._node.topics.partition(self._topic.name, index)
+        """A partition that this broker leads; NOT_COORDINATOR where another one does."""
+        try:
+            return self._node.topics.partition(self._topic.name, index)
+        except BrokerError as error:
+            raise _as_coordinator_error(error) from None
+
+    def led_partitions(self) -> list[int]:
+        """The partitions that this broker leads; it coordinates what they hold."""
+        if self._topic.name not in self._node.topics:
+            return []
+        partitions = self._node.topics.topic(self._topic.name).partitions
+        return [partition.index for partition in partitions if partition is not None and partition.is_leader]
+
+    @property
+    def leads_every_partition(self) -> bool:
+        image = self._node.image.topics.get(TopicName(self._topic.name))
+        return image is None or len(self.led_partitions()) == len(image.partitions)
 
 
 class _AfterCreation(Deferred):

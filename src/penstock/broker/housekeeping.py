@@ -38,14 +38,14 @@ class Housekeeping:
         if self._turn % _CHECKPOINT_TURNS == 0:
             self._checkpoint()
         if self._turn % _EXPIRY_TURNS == 0:
-            for partition in self._node.topics.partitions():
+            for partition in self._node.topics.replicas():
                 partition.log.remove_expired_producers(now_ms)
         self.start()
 
     def _flush(self, now_ms: int) -> None:
         """No record stays unsynced for longer than `flush.ms`; and sealed segments are synced, as in Kafka, so that a
         start after a crash has only the newest one to look over."""
-        for partition in self._node.topics.partitions():
+        for partition in self._node.topics.replicas():
             oldest = partition.unflushed_since_ms
             if oldest is None:
                 continue

@@ -18,7 +18,7 @@ from penstock.broker.appends import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
 from penstock.broker.metrics import RequestMetrics, TopicMetrics, flush_time, watch_logs
-from penstock.broker.partition import Partition
+from penstock.broker.partition import Partition, role_of
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.topic_table import Topic, TopicTable
 from penstock.core import limits
@@ -35,6 +35,7 @@ from penstock.metadata.image import (
     Change,
     ClusterImage,
     Endpoint,
+    PartitionChanged,
     PartitionImage,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -45,7 +46,7 @@ from penstock.metadata.image import (
 )
 from penstock.metadata.store import CommittedChanges, Decide, MetadataStore, OnDecided
 from penstock.metadata.topic_config import TopicConfig
-from penstock.metadata.topics import TRANSACTION_STATE_TOPIC
+from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
@@ -130,23 +131,9 @@ class Node:
     def resume_transactions(self) -> None:
         """What a stop or a crash left open must end some day, or its readers would wait for ever."""
         if TRANSACTION_STATE_TOPIC in self.topics or any(
-            partition.log.first_unstable_offset is not None for partition in self.topics.partitions()
+            partition.log.first_unstable_offset is not None for partition in self.topics.led()
         ):
             self.transactions.resume()
-
-    def check_in_sync_replicas(self, partition: Partition) -> None:
-        """acks=all is refused where too few replicas are in sync to keep its promise.
-
-        As in Kafka 4, a topic cannot be asked for more of them than it has.
-        """
-        image = self.image.topics_by_id[partition.topic_id].partitions[partition.index]  # type: ignore[index]
-        in_sync = len(image.isr)
-        if in_sync < min(partition.config.min_insync_replicas, len(image.replicas)):
-            raise BrokerError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{partition} has {in_sync} replicas in sync; min.insync.replicas is "
-                f"{partition.config.min_insync_replicas}.",
-            )
 
     # The cluster's changes
 
@@ -159,12 +146,15 @@ class Node:
         """Serves every topic in the image, each from its own log and from no other topic's."""
         for (name, index), log in tuple(self.log_directory.logs.items()):
             topic = self.image.topics.get(TopicName(name))
-            if topic is None or index >= len(topic.partitions) or not self._belongs_to(topic, index):
+            if topic is None or not self._is_replica(topic, index) or not self._belongs_to(topic, index):
                 # A deletion that a crash interrupted, or files that somebody put here: not served, and not thrown away.
                 aside = self.log_directory.set_aside(name, index, self.entropy.uuid().hex())
                 logger.warning("%s belongs to no topic of this broker; set aside as %s", log.directory, aside)
         for topic in self.image.topics.values():
             self._serve(topic)
+
+    def _is_replica(self, topic: TopicImage, index: int) -> bool:
+        return index < len(topic.partitions) and self.broker_id in topic.partitions[index].replicas
 
     def _belongs_to(self, topic: TopicImage, index: int) -> bool:
         """Whether the files under this name were made for this topic, and not for an earlier one of the same name."""
@@ -228,12 +218,12 @@ class Node:
         self.log_directory.write_checkpoints(self._high_watermarks())
 
     def _log_offsets(self) -> Iterator[tuple[Labels, int, int]]:
-        for partition in self.topics.partitions():
+        for partition in self.topics.replicas():
             labels = {"topic": partition.topic_name, "partition": str(partition.index)}
             yield labels, partition.log.log_start_offset, partition.log.log_end_offset
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
-        return {TopicPartition(p.topic_name, p.index): p.high_watermark for p in self.topics.partitions()}
+        return {TopicPartition(p.topic_name, p.index): p.high_watermark for p in self.topics.replicas()}
 
     def close(self, *, clean: bool) -> None:
         """Everything to disk, so that the next start has nothing to repair; not clean after a failure of the disk."""
@@ -256,6 +246,8 @@ class Node:
             case PartitionsAdded(topic_id, partitions):
                 image = self.image.topics_by_id[topic_id]
                 self.topics.topic(image.name).partitions.extend(self._open(image, partitions))
+            case PartitionChanged(topic_id, index):
+                self._change_role(self.image.topics_by_id[topic_id], index)
             case TopicConfigChanged(topic_id):
                 self._reconfigure(self.image.topics_by_id[topic_id])
             case BrokerConfigChanged():
@@ -275,6 +267,8 @@ class Node:
                 return
         settings = log_config(self._topic_config(topic), self.config)
         for partition in partitions:
+            if self.broker_id not in partition.replicas:
+                continue
             if (topic.name, partition.index) in self.log_directory.logs:
                 # Of a topic of this name whose deletion is committed in the same round. The new log is made after it.
                 continue
@@ -301,22 +295,48 @@ class Node:
         topic.partitions.extend(self._open(image, image.partitions))
         self.topics.add(topic)
 
-    def _open(self, image: TopicImage, partitions: Iterable[PartitionImage]) -> Iterable[Partition]:
+    def _open(self, image: TopicImage, partitions: Iterable[PartitionImage]) -> Iterator[Partition | None]:
+        """The replicas that are this broker's own; None for the others."""
         config = self._topic_config(image)
         settings = log_config(config, self.config)
         traffic = TopicMetrics(self.metrics, image.name)
+        now_ms = self.now_ms()
         for partition in partitions:
-            log = self.log_directory.logs.get(TopicPartition(image.name, partition.index))
+            if self.broker_id not in partition.replicas:
+                yield None
+                continue
+            place = TopicPartition(image.name, partition.index)
+            log = self.log_directory.logs.get(place)
             if log is None:
-                log = self.log_directory.create(image.name, partition.index, image.topic_id, settings, self.now_ms())
-            yield Partition(image.name, image.topic_id, partition.index, partition.leader_epoch, log, config, traffic)
+                log = self.log_directory.create(image.name, partition.index, image.topic_id, settings, now_ms)
+            checkpointed = self.log_directory.high_watermarks.get(place, 0)
+            high_watermark = max(log.log_start_offset, min(checkpointed, log.log_end_offset))
+            role = role_of(partition, self.broker_id, high_watermark, now_ms)
+            yield Partition(image.name, image.topic_id, partition.index, role, log, config, traffic)
 
     def _reconfigure(self, image: TopicImage) -> None:
         config = self._topic_config(image)
         settings = log_config(config, self.config)
         for partition in self.topics.topic(image.name).partitions:
-            partition.reconfigure(config)
-            partition.log.config = settings
+            if partition is not None:
+                partition.reconfigure(config)
+                partition.log.config = settings
+
+    def _change_role(self, image: TopicImage, index: int) -> None:
+        partition = self.topics.topic(image.name).partitions[index]
+        if partition is None:
+            return
+        # What was staged in the old role is written in it.
+        self.appends.write()
+        was_leader = partition.is_leader
+        partition.change(image.partitions[index], self.broker_id, self.now_ms())
+        if was_leader and not partition.is_leader:
+            if image.name == GROUP_OFFSETS_TOPIC and self._groups is not None:
+                self._groups.resign(index)
+            elif image.name == TRANSACTION_STATE_TOPIC and self._transactions is not None:
+                self._transactions.resign(index)
+        elif partition.is_leader and not was_leader and image.name == TRANSACTION_STATE_TOPIC:
+            self.resume_transactions()
 
     def _drop_deleted_topics(self) -> None:
         # What was produced to them just before, in the same socket read, goes to their files while these have a name.
@@ -325,6 +345,8 @@ class Node:
             self.topics.remove(topic.name)
             TopicMetrics.remove(self.metrics, topic.name)
             for partition in topic.partitions:
+                if partition is None:
+                    continue
                 abandoned = self.log_directory.delete(topic.name, partition.index, self.entropy.uuid().hex())
                 partition.deleted()
                 self._remove_later(abandoned)

@@ -1,11 +1,13 @@
-"""One partition on this broker: where a log meets its readers, its waiters and its acknowledgements.
+"""One replica of a partition on this broker: where its log meets its role, its readers and its acknowledgements.
 
 A batch travels `stage` -> `write_staged` -> (flush) -> acknowledged. Everything that one socket read staged is written
-by one system call, and only then is any of it acknowledged. Readers see a batch when the high watermark has passed it:
-at once, or after the fsync where the topic asks for one (`flush.messages`).
+by one system call, and only then is any of it acknowledged. What is written counts for the role (`replication/`) when
+it is as durable as the topic asks for: at once, or after the fsync (`flush.messages`). The role decides the high
+watermark, and readers see what is below it. acks=all waits for it; acks=1 does not.
 
 Invariant: log_start_offset <= high_watermark <= log_end_offset.
 Invariant: no Append is acknowledged unless its bytes were written whole, and synced where the topic asks for it.
+Invariant: only a leader is given requests of clients (`TopicTable`).
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from penstock.core import limits
 from penstock.log.flushing import FlushTicket
 from penstock.log.partition_log import PartitionLog
 from penstock.log.reader import LogSlice
+from penstock.metadata.image import PartitionImage
 from penstock.metadata.topic_config import TopicConfig
 from penstock.metadata.topics import is_internal
 from penstock.protocol.control_records import TransactionMarker, encode_marker
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import BatchHeader
+from penstock.replication.roles import FollowerState, LeaderState
 
 if TYPE_CHECKING:
     from penstock.broker.metrics import TopicMetrics
-    from penstock.core.ids import ProducerIdentity
+    from penstock.core.ids import BrokerId, ProducerIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -54,13 +58,24 @@ class Append:
 
 
 class Waiter(Protocol):
-    """Somebody who waits for more records, such as a parked fetch."""
+    """Waits for the high watermark to advance: a parked fetch, or a produce with acks=all."""
 
-    def records_arrived(self, new_bytes: int) -> None: ...
+    def records_arrived(self, new_bytes: int) -> None:
+        """More is readable; or the partition was deleted or changed its role, and has to be looked up again."""
+        ...
+
+
+def role_of(
+    image: PartitionImage, broker_id: BrokerId, high_watermark: int, now_ms: int
+) -> LeaderState | FollowerState:
+    """This broker's role in a partition that it has a replica of. `high_watermark` is the last one that it knows."""
+    if image.leader == broker_id:
+        return LeaderState(broker_id, image.leader_epoch, image.replicas, image.isr, high_watermark, now_ms)
+    return FollowerState(image.leader, image.leader_epoch, high_watermark)
 
 
 class Partition:
-    """The leader's view of one partition. One owner, the event loop; no method awaits."""
+    """One owner, the event loop; no method awaits."""
 
     __slots__ = (
         "_counted_end_offset",
@@ -74,8 +89,11 @@ class Partition:
         "index",
         "is_deleted",
         "is_internal",
+        "is_leader",
+        "leader",
         "leader_epoch",
         "log",
+        "role",
         "topic_id",
         "topic_name",
         "traffic",
@@ -87,7 +105,7 @@ class Partition:
         topic_name: str,
         topic_id: bytes,
         index: int,
-        leader_epoch: int,
+        role: LeaderState | FollowerState,
         log: PartitionLog,
         config: TopicConfig,
         traffic: TopicMetrics,
@@ -95,10 +113,9 @@ class Partition:
         self.topic_name = topic_name
         self.topic_id = topic_id
         self.index = index
-        self.leader_epoch = leader_epoch
         self.log = log
         self.reconfigure(config)
-        self.high_watermark = log.log_end_offset
+        self.high_watermark = role.high_watermark
         self.unflushed_since_ms: int | None = None
         self.is_deleted = False
         self.is_internal = is_internal(topic_name)
@@ -108,6 +125,7 @@ class Partition:
         self._counted_end_offset = log.log_end_offset
         self._unseen_bytes = 0  # behind the high watermark: written or staged, not yet readable
         self._waiters: set[Waiter] = set()
+        self._take_role(role)
 
     def __repr__(self) -> str:
         return f"{self.topic_name}-{self.index}"
@@ -178,7 +196,7 @@ class Partition:
         self.traffic.messages_in.value += end_offset - self._counted_end_offset
         self._counted_end_offset = end_offset
         if not self.must_flush:
-            self.advance_high_watermark(end_offset)
+            self._counts_up_to(end_offset)
 
     @property
     def must_flush(self) -> bool:
@@ -190,17 +208,63 @@ class Partition:
         self.log.complete_flush(ticket)
         if self.log.recovery_point == self.log.log_end_offset:
             self.unflushed_since_ms = None
-        self.advance_high_watermark(ticket.end_offset)
+        self._counts_up_to(ticket.end_offset)
 
-    def advance_high_watermark(self, offset: int) -> None:
+    def check_in_sync_replicas(self) -> None:
+        """acks=all is refused where too few replicas are in sync to keep its promise.
+
+        As in Kafka 4, a topic cannot be asked for more of them than it has.
+        """
+        leader = self.leader
+        assert leader is not None, "only a leader is given appends"
+        if len(leader.in_sync) < min(self.config.min_insync_replicas, len(leader.replicas)):
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self} has {len(leader.in_sync)} replicas in sync; min.insync.replicas is "
+                f"{self.config.min_insync_replicas}.",
+            )
+
+    # The role
+
+    def change(self, image: PartitionImage, broker_id: BrokerId, now_ms: int) -> None:
+        """The metadata names another leader or other in-sync replicas. Whoever waits looks the partition up again."""
+        leader = self.leader
+        if leader is not None and image.leader == broker_id and image.leader_epoch == leader.leader_epoch:
+            self._advance_high_watermark(leader.change_in_sync(image.isr))
+        else:
+            self._take_role(role_of(image, broker_id, self.high_watermark, now_ms))
+            self._wake_waiters(limits.REQUEST_BYTES_MAX)
+
+    def follower_fetched(self, broker_id: BrokerId, end_offset: int, now_ms: int) -> None:
+        """A follower holds everything before `end_offset`."""
+        if self.leader is not None:
+            self._advance_high_watermark(self.leader.follower_fetched(broker_id, end_offset, now_ms))
+
+    def _take_role(self, role: LeaderState | FollowerState) -> None:
+        self.role = role
+        self.leader = role if isinstance(role, LeaderState) else None
+        self.is_leader = self.leader is not None
+        self.leader_epoch = role.leader_epoch
+        self._counts_up_to(self.log.log_end_offset)
+
+    def _counts_up_to(self, end_offset: int) -> None:
+        """The log holds everything below `end_offset` as durably as its topic asks for."""
+        if self.leader is not None:
+            high_watermark = self.leader.appended(end_offset)
+            if high_watermark > self.high_watermark:
+                self._advance_high_watermark(high_watermark)
+
+    def _advance_high_watermark(self, offset: int) -> None:
         """Lets readers see everything below `offset`."""
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        new_bytes, self._unseen_bytes = self._unseen_bytes, 0
+        new_bytes = self._unseen_bytes
+        if offset >= self.log.log_end_offset:
+            self._unseen_bytes = 0
+        # Otherwise followers lack some of them. Waiters are told of too many bytes rather than of too few.
         if self._waiters:
-            for waiter in tuple(self._waiters):
-                waiter.records_arrived(new_bytes)
+            self._wake_waiters(new_bytes)
 
     # Reading
 
@@ -241,10 +305,13 @@ class Partition:
         self._waiters.discard(waiter)
 
     def deleted(self) -> None:
-        """The partition is gone: whoever waits for records shall look again, and learn it."""
+        """The partition is gone. Whoever waits for it looks it up again, and learns that."""
         self.is_deleted = True
+        self._wake_waiters(limits.REQUEST_BYTES_MAX)
+
+    def _wake_waiters(self, new_bytes: int) -> None:
         for waiter in tuple(self._waiters):
-            waiter.records_arrived(limits.REQUEST_BYTES_MAX)
+            waiter.records_arrived(new_bytes)
 
     # Administration
 

@@ -1,7 +1,7 @@
 """The topics that this broker serves, by name and by id.
 
-The cluster image says which topics there are; this table holds what the broker runs for them. Requests find their
-partitions here, or the error code that says why not.
+The cluster image lists all topics of the cluster; this table holds the replicas that this broker runs for them. A
+client's request finds the partitions here that the broker leads, or the error code that says why not.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
 class Topic:
-    """One topic's partitions on this broker, by index."""
+    """One topic's partitions by index; None where this broker has no replica."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
-    def __init__(self, name: str, topic_id: bytes, partitions: list[Partition]) -> None:
+    def __init__(self, name: str, topic_id: bytes, partitions: list[Partition | None]) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions = partitions
@@ -63,9 +63,16 @@ class TopicTable:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id.hex()}.")
         return _partition(topic, index)
 
-    def partitions(self) -> Iterator[Partition]:
+    def replicas(self) -> Iterator[Partition]:
+        """Every partition that this broker has a replica of, as leader or follower."""
         for topic in self._by_name.values():
-            yield from topic.partitions
+            for partition in topic.partitions:
+                if partition is not None:
+                    yield partition
+
+    def led(self) -> Iterator[Partition]:
+        """Every partition that this broker leads."""
+        return (partition for partition in self.replicas() if partition.is_leader)
 
 
 def _partition(topic: Topic, index: int) -> Partition:
@@ -74,4 +81,7 @@ def _partition(topic: Topic, index: int) -> Partition:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {index}.",
         )
-    return topic.partitions[index]
+    partition = topic.partitions[index]
+    if partition is None or not partition.is_leader:
+        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker does not lead {topic.name}-{index}.")
+    return partition

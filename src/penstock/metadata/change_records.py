@@ -21,6 +21,7 @@ from penstock.core.ids import (
 from penstock.metadata.image import (
     BrokerConfigChanged,
     DurableChange,
+    PartitionChanged,
     PartitionImage,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -51,6 +52,15 @@ def encode_change(change: DurableChange) -> Record:
                 "topic_id": uuid_text(topic_id),
                 "partitions": [_encode_partition(partition) for partition in partitions],
             }
+        case PartitionChanged(topic_id, index, leader, leader_epoch, isr):
+            return {
+                "type": "partition_changed",
+                "topic_id": uuid_text(topic_id),
+                "index": index,
+                "leader": leader,
+                "leader_epoch": leader_epoch,
+                "isr": list(isr),
+            }
         case TopicConfigChanged(topic_id, configs):
             return {"type": "topic_config_changed", "topic_id": uuid_text(topic_id), "configs": dict(configs)}
         case BrokerConfigChanged(broker_id, configs):
@@ -78,6 +88,14 @@ def decode_change(record: object) -> DurableChange:
                 return TopicDeleted(_topic_id(record))
             case "partitions_added":
                 return PartitionsAdded(_topic_id(record), _decode_partitions(record["partitions"]))
+            case "partition_changed":
+                return PartitionChanged(
+                    topic_id=_topic_id(record),
+                    index=PartitionIndex(_number(record["index"])),
+                    leader=BrokerId(_number(record["leader"])),
+                    leader_epoch=LeaderEpoch(_number(record["leader_epoch"])),
+                    isr=_broker_ids(record["isr"]),
+                )
             case "topic_config_changed":
                 return TopicConfigChanged(_topic_id(record), _configs(record["configs"]))
             case "broker_config_changed":

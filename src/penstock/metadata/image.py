@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
+from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,17 @@ class PartitionsAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionChanged:
+    """Another leader, which begins a new leader epoch, or other in-sync replicas in the same epoch."""
+
+    topic_id: TopicId
+    index: PartitionIndex
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfigChanged:
     """All settings that the topic has from now on, not only the changed ones."""
 
@@ -111,7 +122,13 @@ class ProducerIdsAllocated:
 
 
 DurableChange = (
-    TopicCreated | TopicDeleted | PartitionsAdded | TopicConfigChanged | BrokerConfigChanged | ProducerIdsAllocated
+    TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | PartitionChanged
+    | TopicConfigChanged
+    | BrokerConfigChanged
+    | ProducerIdsAllocated
 )
 Change = DurableChange | BrokerRegistered
 
@@ -193,6 +210,8 @@ class ClusterImage:
                 topic = self._topic(topic_id)
                 self._check_indexes(len(topic.partitions), partitions)
                 self._replace(replace(topic, partitions=topic.partitions + partitions))
+            case PartitionChanged():
+                self._change_partition(change)
             case TopicConfigChanged(topic_id, configs):
                 self._replace(replace(self._topic(topic_id), configs=dict(configs)))
             case BrokerConfigChanged(broker_id, configs):
@@ -234,6 +253,21 @@ class ClusterImage:
     def _replace(self, topic: TopicImage) -> None:
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
+
+    def _change_partition(self, change: PartitionChanged) -> None:
+        topic = self._topic(change.topic_id)
+        index = change.index
+        if not 0 <= index < len(topic.partitions):
+            raise InvalidChange(f"the topic {topic.name} has no partition {index}")
+        before = topic.partitions[index]
+        same_leader = change.leader == before.leader
+        if change.leader_epoch < before.leader_epoch + (not same_leader):
+            raise InvalidChange(f"the leader epoch of {topic.name}-{index} would not grow with its leader")
+        if not set(change.isr) <= set(before.replicas) or change.leader not in (*change.isr, NO_LEADER):
+            raise InvalidChange(f"{topic.name}-{index} has the replicas {before.replicas}")
+        after = replace(before, leader=change.leader, leader_epoch=change.leader_epoch, isr=change.isr)
+        partitions = (*topic.partitions[:index], after, *topic.partitions[index + 1 :])
+        self._replace(replace(topic, partitions=partitions))
 
     def _configure_broker(self, broker_id: BrokerId | None, configs: Mapping[str, str]) -> None:
         if configs:

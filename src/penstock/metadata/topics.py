@@ -79,6 +79,24 @@ def validate_topic_name(name: str) -> TopicName:
     raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
+def find_partition(image: ClusterImage, topic: str | TopicId, index: int) -> TopicImage:
+    """The topic that has this partition, wherever it is led. Unknown names and unknown ids have codes of their own."""
+    if isinstance(topic, str):
+        found = image.topics.get(TopicName(topic))
+        if found is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {_shown(topic)!r}.")
+    else:
+        found = image.topics_by_id.get(topic)
+        if found is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic.hex()}.")
+    if not 0 <= index < len(found.partitions):
+        raise BrokerError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Topic {found.name!r} has partitions 0 to {len(found.partitions) - 1}, not {index}.",
+        )
+    return found
+
+
 def decide_creations(
     image: ClusterImage, wanted: Sequence[NewTopic], defaults: TopicDefaults, new_topic_id: Callable[[], TopicId]
 ) -> dict[str, TopicCreated | BrokerError]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.core.ids import BrokerId, ProducerId, TopicName
+from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicName
 from penstock.metadata.change_records import decode_change, encode_change
 from penstock.metadata.image import (
     BrokerConfigChanged,
@@ -14,6 +14,7 @@ from penstock.metadata.image import (
     DurableChange,
     Endpoint,
     InvalidChange,
+    PartitionChanged,
     PartitionsAdded,
     ProducerIdsAllocated,
     TopicConfigChanged,
@@ -28,12 +29,18 @@ EVERY_KIND: list[DurableChange] = [
     created("orders", 1, 2, {"retention.ms": "5"}),
     created("payments", 2),
     PartitionsAdded(topic_id(1), (partition(2), partition(3))),
+    PartitionChanged(topic_id(1), PartitionIndex(3), BrokerId(1), LeaderEpoch(2), (BrokerId(1),)),
     TopicConfigChanged(topic_id(1), {"retention.ms": "6", "segment.ms": "7"}),
     BrokerConfigChanged(None, {"message.max.bytes": "8"}),
     BrokerConfigChanged(BrokerId(1), {"message.max.bytes": "9"}),
     ProducerIdsAllocated(ProducerId(1000)),
     TopicDeleted(topic_id(2)),
 ]
+
+
+def leadership(topic: int, index: int, *, leader: int, epoch: int, isr: tuple[int, ...] = (1,)) -> PartitionChanged:
+    in_sync = tuple(BrokerId(broker_id) for broker_id in isr)
+    return PartitionChanged(topic_id(topic), PartitionIndex(index), BrokerId(leader), LeaderEpoch(epoch), in_sync)
 
 
 def image_after(*changes: DurableChange) -> ClusterImage:
@@ -49,6 +56,7 @@ def test_changes_add_up() -> None:
     orders = image.topics[ORDERS]
     assert image.topics_by_id == {topic_id(1): orders}
     assert [entry.index for entry in orders.partitions] == [0, 1, 2, 3]
+    assert [entry.leader_epoch for entry in orders.partitions] == [0, 0, 0, 2]
     assert orders.configs == {"retention.ms": "6", "segment.ms": "7"}
     assert image.dynamic_configs_of(None) == {"message.max.bytes": "8"}
     assert image.dynamic_configs_of(BrokerId(1)) == {"message.max.bytes": "9"}
@@ -87,6 +95,12 @@ def test_an_emptied_broker_configuration_is_no_longer_alive() -> None:
         TopicDeleted(topic_id(9)),
         PartitionsAdded(topic_id(9), (partition(0),)),
         PartitionsAdded(topic_id(1), (partition(5),)),
+        leadership(9, 0, leader=1, epoch=1),
+        leadership(1, 7, leader=1, epoch=1),
+        leadership(1, 3, leader=1, epoch=1),
+        leadership(1, 0, leader=-1, epoch=0),
+        leadership(1, 0, leader=2, epoch=1),
+        leadership(1, 0, leader=1, epoch=1, isr=(1, 2)),
         TopicConfigChanged(topic_id(9), {}),
         ProducerIdsAllocated(ProducerId(999)),
     ],
@@ -146,3 +160,14 @@ def test_brokers_are_found_by_the_name_of_a_listener() -> None:
     assert [(broker.broker_id, endpoint) for broker, endpoint in image.endpoints("EXTERNAL")] == [(1, outside)]
     assert [broker.broker_id for broker, _ in image.endpoints("INTERNAL")] == [1, 2]
     assert image.live_changes() == []
+
+
+def test_a_partition_may_be_left_without_a_leader_and_get_one_in_a_later_epoch() -> None:
+    image = image_after(created("orders", 1))
+    image.apply(leadership(1, 0, leader=-1, epoch=1))
+    [partition] = image.topics[ORDERS].partitions
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (-1, 1, (1,))
+    image.apply(leadership(1, 0, leader=1, epoch=2))
+    [partition] = image.topics[ORDERS].partitions
+    assert (partition.leader, partition.leader_epoch) == (1, 2)
+    assert image.topics_by_id[topic_id(1)] is image.topics[ORDERS]

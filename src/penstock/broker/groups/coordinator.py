@@ -127,7 +127,7 @@ class GroupCoordinator:
         """Loads what is not loaded yet. BrokerError if one is still being loaded, or cannot be."""
         if self.log.topic_name not in self.node.topics:
             return []
-        return self._loads.get_all(range(len(self.node.topics.topic(self.log.topic_name).partitions)))
+        return self._loads.get_all(self.log.led_partitions())
 
     def _load(self, index: int) -> LoadSteps[GroupShard]:
         """Replays the log, then makes its groups. Nothing of this is visible before the last step."""
@@ -261,6 +261,14 @@ class GroupCoordinator:
         shard = self._loads.loaded.get(partition)
         if shard is not None:
             shard.offsets.end_transaction(producer_id, committed=committed)
+
+    def resign(self, index: int) -> None:
+        """Another broker leads this partition of `__consumer_offsets` now, and coordinates its groups."""
+        shard = self._loads.loaded.get(index)
+        if shard is not None:
+            place = f"{self.log.topic_name}-{index}"
+            shard.give_up(BrokerError(ErrorCode.NOT_COORDINATOR, f"Another broker leads {place}."))
+        self._loads.drop(index)
 
     def topics_changed(self) -> None:
         """Topics were created, deleted or given partitions. Offsets of topics that are gone go with them."""

@@ -14,7 +14,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
-    from penstock.broker.partition import Partition
+    from penstock.metadata.image import TopicImage
 
 BROKERS_RETENTION: Final = -1
 
@@ -47,16 +47,16 @@ class AskedCommits:
     def is_empty(self) -> bool:
         return not self._results
 
-    def add(self, asked: AskedPartition, result: CommitResult, find: Callable[[int], Partition]) -> None:
+    def add(self, asked: AskedPartition, result: CommitResult, find: Callable[[int], TopicImage]) -> None:
         """A partition that `find` does not find is refused by itself; so is metadata that is too long, unless the group
         refuses all."""
         try:
-            partition = find(asked.partition_index)
+            topic = find(asked.partition_index)
         except BrokerError as error:
             result.error_code = error.code
             return
         metadata = asked.committed_metadata
-        place = TopicPartition(partition.topic_name, partition.index)
+        place = TopicPartition(topic.name, asked.partition_index)
         self._results.append((place, result))
         if metadata is not None and len(metadata) > self._metadata_length_max:
             result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -66,7 +66,7 @@ class AskedCommits:
             asked.committed_leader_epoch,
             metadata or "",
             self._commit_timestamp_ms,
-            partition.topic_id,
+            topic.topic_id,
             self._expire_timestamp_ms,
         )
 

@@ -16,6 +16,7 @@ from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.transaction import ProtocolLevel
 from penstock.core.ids import ProducerIdentity, TopicPartition
+from penstock.metadata.topics import find_partition
 from penstock.protocol.definitions.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -151,6 +152,6 @@ def _add(
 def _unknown(places: Iterable[TopicPartition], context: RequestContext) -> Iterable[TopicPartition]:
     for place in places:
         try:
-            context.node.topics.partition(*place)
+            find_partition(context.node.image, *place)
         except BrokerError:
             yield place

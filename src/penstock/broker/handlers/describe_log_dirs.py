@@ -42,17 +42,19 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Describe
 
 
 def _wanted(request: DescribeLogDirsRequest, node: Node) -> Iterable[tuple[str, list[Partition]]]:
+    """The replicas on this broker, by topic."""
     if request.topics is None:
         for topic in node.topics:
-            yield topic.name, topic.partitions
+            yield topic.name, [partition for partition in topic.partitions if partition is not None]
         return
     for wanted in request.topics:
         if wanted.topic not in node.topics:
             continue
+        indexes = set(wanted.partitions)
         partitions = node.topics.topic(wanted.topic).partitions
         yield (
             wanted.topic,
-            [partitions[index] for index in sorted(set(wanted.partitions)) if 0 <= index < len(partitions)],
+            [partition for partition in partitions if partition is not None and partition.index in indexes],
         )
 
 

@@ -15,6 +15,8 @@ from penstock.broker.groups.offset_commits import AskedCommits
 from penstock.broker.groups.offsets import Committer
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
+from penstock.core.ids import TopicId
+from penstock.metadata.topics import find_partition
 from penstock.protocol.definitions.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -31,14 +33,13 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> Any:
 
 
 def _handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | GroupReply:
-    topics = context.node.topics
     by_id = context.api_version >= TOPIC_IDS_SINCE
     response = OffsetCommitResponse()
     asked = AskedCommits(context.node, request.retention_time_ms)
     for topic in request.topics:
         answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answered)
-        find = partial(topics.partition_by_id, topic.topic_id) if by_id else partial(topics.partition, topic.name)
+        find = partial(find_partition, context.node.image, TopicId(topic.topic_id) if by_id else topic.name)
         for partition in topic.partitions:
             result = OffsetCommitResponsePartition(partition_index=partition.partition_index)
             answered.partitions.append(result)

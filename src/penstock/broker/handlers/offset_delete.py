@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.broker.groups.reply import GatheredReply
 from penstock.broker.request_context import RequestContext
 from penstock.core.ids import TopicPartition
+from penstock.metadata.topics import find_partition
 from penstock.protocol.definitions.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -24,7 +25,7 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDelet
             result = OffsetDeleteResponsePartition(partition_index=asked.partition_index)
             answered.partitions.append(result)
             try:
-                context.node.topics.partition(topic.name, asked.partition_index)
+                find_partition(context.node.image, topic.name, asked.partition_index)
             except BrokerError as error:
                 result.error_code = error.code
             else:

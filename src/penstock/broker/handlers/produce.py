@@ -2,7 +2,8 @@
 
 One batch a partition, checked and staged here; the bytes are written when every frame of the same socket read has been
 handled (`appends.py`), and acknowledged after that. acks=0 has no answer: an error closes the connection, as Kafka
-does, because it is the only sign that such a producer can notice. acks=all waits for the in-sync replicas.
+does, because it is the only sign that such a producer can notice. acks=all waits until the high watermark has passed
+the batch, for `timeout_ms` at most; acks=1 does not.
 
 A request with a transactional id is looked at by `transactions/produce.py` first: its batches are appended only where
 the partition is in the producer's open transaction. Transactional batches without one are
@@ -46,7 +47,7 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
     if not ACKS_ALL <= request.acks <= ACKS_LEADER:
         context.node.request_metrics.failed("Produce", ErrorCode.INVALID_REQUIRED_ACKS)
         return _refused(request)
-    pending = PendingProduce(request.acks, context)
+    pending = PendingProduce(request.acks, request.timeout_ms, context)
     if request.transactional_id is None:
         pending.stage_all(request.topic_data)
     else:
@@ -93,8 +94,8 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
         "refusals",
     )
 
-    def __init__(self, acks: int, context: RequestContext) -> None:
-        super().__init__(context.node.appends)
+    def __init__(self, acks: int, timeout_ms: int, context: RequestContext) -> None:
+        super().__init__(context.node.appends, acks == ACKS_ALL, timeout_ms)
         self._acks = acks
         self._context = context
         self._topics: list[TopicProduceResponse] = []
@@ -145,7 +146,7 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
         if self.refusals and partition in self.refusals:
             raise self.refusals[partition]
         if self._acks == ACKS_ALL:
-            node.check_in_sync_replicas(partition)
+            partition.check_in_sync_replicas()
         append = partition.stage(records, context.api_version, self._now_ms, self.in_transaction)
         self.add(partition, append, response)
 

@@ -15,6 +15,7 @@ from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.broker.transactions.admission import Joining, admit
 from penstock.core.ids import ProducerIdentity, TopicPartition
+from penstock.metadata.topics import find_partition
 from penstock.protocol.definitions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -38,7 +39,7 @@ def _handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffs
     for topic in request.topics:
         answered = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answered)
-        find = partial(context.node.topics.partition, topic.name)
+        find = partial(find_partition, context.node.image, topic.name)
         for partition in topic.partitions:
             result = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
             answered.partitions.append(result)

@@ -210,7 +210,7 @@ class TransactionCoordinator:
     def __iter__(self) -> Iterator[Transaction]:
         """Every transactional id that is known. BrokerError unless all of them are loaded."""
         self._check_topic()
-        for shard in self._loads.get_all(self._indexes()):
+        for shard in self._loads.get_all(self.log.led_partitions()):
             yield from shard
 
     # The log
@@ -223,21 +223,22 @@ class TransactionCoordinator:
         """
         self._check_topic()
         try:
-            self._loads.get_all(self._indexes())
+            self._loads.get_all(self.log.led_partitions())
         except BrokerError:
             self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
             return
         for index, shard in tuple(self._loads.loaded.items()):
             self._finish_all(index, shard)
-        end_hanging_transactions(self._node, self)
+        if self.log.leads_every_partition:
+            end_hanging_transactions(self._node, self)
+
+    def resign(self, index: int) -> None:
+        """Another broker leads this partition of `__transaction_state` now, and coordinates its transactions."""
+        self._loads.drop(index)
 
     def close(self) -> None:
         self._deadlines.close()
         self._loads.clear()
-
-    def _indexes(self) -> range:
-        topics = self._node.topics
-        return range(len(topics.topic(TRANSACTION_STATE_TOPIC).partitions) if TRANSACTION_STATE_TOPIC in topics else 0)
 
     def _shard_of(self, transactional_id: str) -> tuple[int, Transactions]:
         index = self.log.partition_for(transactional_id)

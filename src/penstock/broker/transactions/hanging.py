@@ -3,7 +3,7 @@
 The order of writes leaves none behind, not even when the process is killed. A power failure may: the transaction log's
 last records can be lost while the partition's are not. Readers of committed records would then wait without end.
 
-Holds for a broker that coordinates every transaction itself; in a cluster another broker may know better.
+Only for a broker that coordinates every transaction itself: in a cluster another broker may know the transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 def end_hanging_transactions(node: Node, transactions: Iterable[Transaction]) -> None:
     """`transactions` is all that is known. What is not in it is aborted; a commit that it tells of is repeated."""
     by_producer = {transaction.producer_id: transaction for transaction in transactions}
-    for partition in tuple(node.topics.partitions()):
+    for partition in tuple(node.topics.led()):
         state = partition.log.producer_state
         place = TopicPartition(partition.topic_name, partition.index)
         for producer_id in tuple(state.transactions.open.values()):

@@ -74,7 +74,7 @@ def test_a_fetch_in_an_old_leader_epoch_is_told_the_leader_and_where_it_is(tmp_p
             make_topics(node, NewTopic("topic", 1, 1))
             node.register(ENDPOINTS, must_succeed)
             partition = node.topics.partition("topic", 0)
-            partition.leader_epoch = 3
+            partition.leader_epoch = LeaderEpoch(3)
             wanted = FetchPartition(partition=0, partition_max_bytes=1000, current_leader_epoch=1)
             request = FetchRequest(
                 session_epoch=-1,

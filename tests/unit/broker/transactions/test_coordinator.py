@@ -159,7 +159,7 @@ def test_a_transaction_that_nobody_comes_back_for_is_aborted_in_time(tmp_path: P
 
 def failing_writes(node: Node, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full wherever the topic is written, until the patch is undone."""
-    directories = {partition.log.directory for partition in node.topics.topic(topic).partitions}
+    directories = {partition.log.directory for partition in node.topics.replicas() if partition.topic_name == topic}
 
     def fail(file: Any, *arguments: Any) -> None:
         if str(Path(f"/proc/self/fd/{file.fd}").readlink().parent) in directories:
