@@ -18,6 +18,9 @@ import pytest
 
 from penstock.testing.apache_kafka import ApacheKafka
 from penstock.testing.java import JavaMissingError
+from tests.spark_session import _shared_session_is_active, crash_directory, spark
+
+__all__ = ["_shared_session_is_active", "crash_directory", "spark"]  # fixtures; once, or there would be two sessions
 
 
 class RunningBroker(Protocol):

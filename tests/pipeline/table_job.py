@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from penstock.pipeline.sinks.table.names import TableNames
 from penstock.pipeline.sinks.table.preparation import claim, prepare
@@ -106,6 +107,16 @@ def rows_of(url: str, query: str) -> list[tuple[Any, ...]]:
             [sys.executable, "-c", _READ_SQLITE, path, query], check=True, capture_output=True, text=True
         )
         return [tuple(row) for row in json.loads(done.stdout)]
+    if url.startswith("mysql:"):
+        import pymysql
+
+        parts = urlsplit(url)
+        with pymysql.connect(
+            host=parts.hostname, port=parts.port or 0, user=parts.username, database=parts.path.strip("/")
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute(query)
+            return [tuple(row) for row in cursor.fetchall()]
     import psycopg
 
     with psycopg.connect(url) as connection:

@@ -15,9 +15,9 @@ import pytest
 
 from penstock.core.error_table import Retry
 from penstock.core.errors import find_error
-from penstock.pipeline import crash_points
 from penstock.pipeline.sinks.table.errors import Fenced, TableRefused
 from penstock.pipeline.sinks.table.preparation import claim, prepare
+from tests import crash_points
 from tests.pipeline.table_job import TableJob, dead_letters_of, rows_of, staging_of, table_of
 from tests.postgres_server import PostgresServer, running_postgres
 

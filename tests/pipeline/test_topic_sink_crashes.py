@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.pipeline import crash_points
 from penstock.pipeline.failure import classify_text
 from penstock.pipeline.topics.errors import BatchInterrupted
 from penstock.pipeline.topics.transaction import claim_ownership
+from tests import crash_points
 from tests.conftest import RunningBroker
 from tests.pipeline.topic_contents import contents
 from tests.pipeline.topic_copy_driver import CopyJob, sink_options, start_query

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline import crash_points
+from tests import crash_points
 from tests.conftest import RunningBroker
 from tests.pipeline.topic_contents import contents
 from tests.pipeline.topic_copy_driver import CopyDriver, CopyJob

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from penstock.pipeline import crash_points
 from penstock.testing.apache_kafka import ApacheKafka
+from tests import crash_points
 from tests.pipeline.topic_contents import contents
 from tests.pipeline.topic_feed import AN_HOUR_AGO_MS, Sent, TopicFeed
 from tests.scale.pipeline_process import PipelineProcess, await_that

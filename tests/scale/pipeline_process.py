@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 import psutil
 
-from penstock.pipeline import crash_points
+from tests import crash_points
 
 RUN_S_MAX: Final = 600
 _POLL_S: Final = 0.02

@@ -61,6 +61,11 @@ class MariaDbServer:
     def url(self) -> str:
         return f"mysql://penstock@127.0.0.1:{self.port}/penstock"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         deadline = time.monotonic() + START_S_MAX
         self._process = self._started()
@@ -92,6 +97,11 @@ class MariaDbServer:
                 stderr=log,
                 cwd=self._directory,
             )
+
+    def await_death(self, timeout_s: float) -> None:
+        """Of a server that another process has killed."""
+        assert self._process is not None
+        self._process.wait(timeout_s)
 
     def stop(self) -> None:
         if self._process is not None:

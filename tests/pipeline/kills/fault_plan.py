@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 _T = TypeVar("_T")
-Victim = Literal["driver and JVM", "driver", "JVM", "worker", "broker", "PostgreSQL"]
+Victim = Literal["driver and JVM", "driver", "JVM", "worker", "broker", "database"]
 _OF_THE_DRIVER: tuple[Victim, ...] = ("driver and JVM", "driver and JVM", "driver and JVM", "driver", "JVM")
 
 

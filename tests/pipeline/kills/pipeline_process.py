@@ -19,8 +19,8 @@ from typing import Any, Final, Self
 
 import psutil
 
-from penstock.pipeline import crash_points
 from penstock.pipeline.spark import java_archive
+from tests import crash_points
 
 _POLL_S: Final = 0.02
 _END_S_MAX: Final = 120.0

@@ -138,7 +138,7 @@ class PostgresUnderTest(TableUnderTest):
     the driver's transaction, which is gone with the driver."""
 
     before_its_commit = ("table.landing", *TableUnderTest.before_its_commit)
-    servers = ("broker", "PostgreSQL", "PostgreSQL")
+    servers = ("broker", "database", "database")
     steps_of_the_driver = (
         "table.landing",
         "table.before_ledger",
@@ -159,6 +159,17 @@ class PostgresUnderTest(TableUnderTest):
 
     def holds_uncommitted(self) -> bool:
         return self._has_written
+
+
+class MariaDbUnderTest(PostgresUnderTest):
+    """As PostgreSQL's, its rows are streamed into the driver's transaction."""
+
+    def look_before_a_kill(self) -> None:
+        """Whether a transaction has changed rows."""
+        [(count,)] = rows_of(
+            self._url, "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_rows_modified > 0"
+        )
+        self._has_written = count > 0
 
 
 class FilesUnderTest(SinkUnderTest):

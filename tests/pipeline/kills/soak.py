@@ -3,9 +3,10 @@
     python -m tests.pipeline.kills.soak --sink topic --kills 40 --seed 1
 
 A pipeline file runs as `penstock run` does, fed all along by numbers of which every tenth is a dead letter. Drivers,
-their JVMs, Python workers, the broker and PostgreSQL are killed at named steps of a commit and at random moments; who
-does not come back by itself is started again. Then the pipeline drains, and sink and dead letters are compared with
-the source as multisets. The weaker guarantees run in the same harness, and have to show their weakness.
+their JVMs, Python workers, the broker and the database's server are killed at named steps of a commit and at random
+moments; a process that does not come back by itself is started again. Then the pipeline drains, and sink and dead
+letters are compared with the source as multisets. The weaker guarantees run in the same harness, and have to show their
+weakness.
 
 A seed repeats the plan. Spark's threads and the feed are not under its control.
 """
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline import crash_points
+from tests import crash_points
 from tests.pipeline.kills.fault_plan import Fault, exactly_once_plan, weaker_plan
 from tests.pipeline.kills.number_feed import NumberFeed, input_of
 from tests.pipeline.kills.pipeline_process import PipelineProcess
@@ -138,8 +139,8 @@ class Soak:
     def _victims(self, fault: Fault, process: PipelineProcess, jvm: int) -> list[int | str]:
         if fault.victim == "broker":
             return [*self._scene.broker_processes()]
-        if fault.victim == "PostgreSQL":
-            return [*self._scene.postgres_processes()]
+        if fault.victim == "database":
+            return [*self._scene.database_processes()]
         if fault.victim == "worker":
             if (
                 fault.step is not None
@@ -187,8 +188,8 @@ class Soak:
     def _bring_back(self, fault: Fault, process: PipelineProcess) -> None:
         if fault.victim == "broker":
             self._scene.bring_broker_back(fault.down_s)
-        elif fault.victim == "PostgreSQL":
-            self._scene.bring_postgres_back(fault.down_s)
+        elif fault.victim == "database":
+            self._scene.bring_database_back(fault.down_s)
         elif fault.ends_the_driver:
             code = process.wait(_PATIENCE_S)
             if code not in (_WITHOUT_JVM if fault.victim == "JVM" else (-signal.SIGKILL,)):
@@ -265,7 +266,7 @@ def _show_progress(report: Report, fault: Fault) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill whole pipelines, and count what was lost and what came twice.")
-    parser.add_argument("--sink", choices=(*SINK_NAMES, "all"), default="all", help="table is SQLite")
+    parser.add_argument("--sink", choices=(*SINK_NAMES, "all"), default="all", help="what is written")
     parser.add_argument("--kills", type=int, default=40, help="under exactly_once; of `all`, both databases share them")
     parser.add_argument("--weaker-kills", type=int, default=6, help="under each of the weaker guarantees")
     parser.add_argument("--seed", type=int, default=None, help="repeats the plan of a run (default: a new one)")
@@ -275,7 +276,7 @@ def main() -> int:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
     good = True
     for sink in SINK_NAMES if options.sink == "all" else (options.sink,):
-        is_half = options.sink == "all" and sink in ("table", "postgres")
+        is_half = options.sink == "all" and sink.startswith("table-")
         for guarantee, kills in (
             ("exactly_once", math.ceil(options.kills / 2) if is_half else options.kills),
             ("at_least_once", options.weaker_kills),

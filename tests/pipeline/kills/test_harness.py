@@ -13,6 +13,7 @@ from tests.pipeline.kills.number_feed import row_of
 from tests.pipeline.kills.report import Difference, Report, difference
 from tests.pipeline.kills.sink_contents import (
     FilesUnderTest,
+    MariaDbUnderTest,
     PostgresUnderTest,
     SinkUnderTest,
     TableUnderTest,
@@ -52,16 +53,16 @@ def test_what_each_guarantee_has_to_show(guarantee: str, rows: Difference, lette
     assert not report.holds
 
 
-@pytest.mark.parametrize("sink", [TopicUnderTest, TableUnderTest, PostgresUnderTest, FilesUnderTest])
+@pytest.mark.parametrize("sink", [TopicUnderTest, TableUnderTest, PostgresUnderTest, MariaDbUnderTest, FilesUnderTest])
 def test_forty_kills_meet_every_step_and_every_victim(sink: type[SinkUnderTest]) -> None:
     steps = (*sink.other_steps, *sink.before_its_commit, *sink.before_sparks_commit)
-    plan = exactly_once_plan(steps, ("broker", "PostgreSQL"), 40, seed=3)
+    plan = exactly_once_plan(steps, ("broker", "database"), 40, seed=3)
     assert len(plan) == 40
-    assert plan == exactly_once_plan(steps, ("broker", "PostgreSQL"), 40, seed=3), "a seed repeats it"
-    assert {fault.victim for fault in plan} == {"driver and JVM", "driver", "JVM", "worker", "broker", "PostgreSQL"}
+    assert plan == exactly_once_plan(steps, ("broker", "database"), 40, seed=3), "a seed repeats it"
+    assert {fault.victim for fault in plan} == {"driver and JVM", "driver", "JVM", "worker", "broker", "database"}
     of_drivers = {fault.step for fault in plan if fault.ends_the_driver}
     assert of_drivers == {*steps, None}, "drivers die at every step, and at random"
-    for victim in ("worker", "broker", "PostgreSQL"):
+    for victim in ("worker", "broker", "database"):
         places = [fault.step for fault in plan if fault.victim == victim]
         assert None in places
         assert len({place for place in places if place}) >= 3

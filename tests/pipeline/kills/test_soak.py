@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from penstock.testing.mariadb import MariaDbMissingError
 from penstock.testing.postgres import PostgresMissingError
 from tests.conftest import optional_part_missing
 from tests.pipeline.kills.fault_plan import Fault, Victim
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.kills, pytest.mark.timeout(900)]
 def slice_of(sink: SinkName, guarantee: str, kills: int, directory: Path, capsys: pytest.CaptureFixture[str]) -> Report:
     try:
         report = soak(sink, guarantee, kills=kills, seed=SEED, directory=directory)
-    except PostgresMissingError as missing:
+    except (PostgresMissingError, MariaDbMissingError) as missing:
         optional_part_missing(str(missing))
     with capsys.disabled():
         print("\n" + "\n".join(report.lines()))
@@ -49,9 +50,9 @@ def test_rows_that_land_in_an_open_transaction_count_once(tmp_path: Path, capsys
     ]
     plan = [Fault(victim, step, early=False, after_s=0.0, down_s=0.0) for victim, step in deaths]
     try:
-        with scene(tmp_path, "postgres", "exactly_once") as made:
-            report = Soak(made, Report("postgres", "exactly_once", SEED)).run(plan)
-    except PostgresMissingError as missing:
+        with scene(tmp_path, "table-postgresql", "exactly_once") as made:
+            report = Soak(made, Report("table-postgresql", "exactly_once", SEED)).run(plan)
+    except (PostgresMissingError, MariaDbMissingError) as missing:
         optional_part_missing(str(missing))
     with capsys.disabled():
         print("\n" + "\n".join(report.lines()))

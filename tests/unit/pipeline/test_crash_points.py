@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline import crash_points
+from tests import crash_points
 
 STEP = "topic.before_end_txn"
 

@@ -1,0 +1,199 @@
+"""Every sink with every guarantee that it keeps, on Spark: rows arrive, and crashes do what the guarantee says.
+
+The kill of a whole driver is in `tests/pipeline/kills`; here the same windows are reached in one session of Spark, so
+that the suite is quick enough for every change.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.core.exit_codes import ExitCode
+from penstock.core.guarantee import Guarantee
+from penstock.pipeline import crash_points as product_steps
+from penstock.pipeline.failure import PipelineFailed
+from tests import crash_points
+from tests.conformance.sinks.adapters import (
+    UNDER_TEST,
+    Rows,
+    SinkAdapter,
+    kept_guarantees,
+    remove_last_commit,
+)
+from tests.conftest import RunningBroker
+from tests.databases import DATABASES
+from tests.pipeline.pipeline_runs import Pipelines
+
+CASES: Final = [
+    pytest.param(name, guarantee, id=f"{name}-{guarantee}")
+    for name, (adapter, _) in UNDER_TEST.items()
+    for guarantee in kept_guarantees(adapter)
+]
+STRONGEST: Final = [
+    pytest.param(name, kept_guarantees(adapter)[0], id=name) for name, (adapter, _) in UNDER_TEST.items()
+]
+# More than a message of a task may carry, so that tables stage or stream them.
+ROOM: Final = "x" * 2000
+COUNT: Final = 60
+
+
+@pytest.fixture(scope="session")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    found: dict[str, str] = {}
+    with ExitStack() as stack:
+
+        def url(name: str) -> str:
+            if name not in found:
+                found[name] = stack.enter_context(DATABASES[name](tmp_path_factory.mktemp(name)))
+            return found[name]
+
+        yield url
+
+
+class Scenario:
+    """One pipeline from a topic to the sink under test, run as often as a test wants."""
+
+    def __init__(self, sink: SinkAdapter, guarantee: Guarantee) -> None:
+        self.sink = sink
+        self.guarantee = guarantee
+        self.pipelines = sink.pipelines
+        self.source = self.pipelines.topic("numbers")
+        self.letters = self.pipelines.topic("letters", partitions=1)
+        self.events: list[Any] = []
+        self._sent = 0
+        self.yaml = json.dumps(
+            {
+                "name": self.pipelines.name("copied"),
+                "guarantee": guarantee,
+                "source": {"topic": self.source, "schema": "id BIGINT, word STRING"},
+                "sink": sink.declaration(guarantee),
+                "on_error": {"dead_letters": self.letters},
+            }
+        )
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.pipelines.directory / ".penstock" / "checkpoints" / self.pipelines.name("copied")
+
+    def send(self) -> Rows:
+        """A few rows and one that does not parse."""
+        first, self._sent = self._sent, self._sent + COUNT
+        rows = [(number, f"{number} {ROOM}") for number in range(first, self._sent)]
+        self.pipelines.send(self.source, [*({"id": number, "word": word} for number, word in rows), f"bad {first}"])
+        return Counter(rows)
+
+    def run(self) -> list[Any]:
+        events = self.pipelines.once(self.yaml)
+        self.events += events
+        return events
+
+    def rows(self) -> Rows:
+        return self.sink.rows(self.events)
+
+    def bad_rows(self) -> Counter[str | None]:
+        return Counter(found.value for found in self.pipelines.records(self.letters))
+
+
+NewScenario = Callable[[str, Guarantee], Scenario]
+
+
+@pytest.fixture
+def new_scenario(
+    spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path, urls: Callable[[str], str]
+) -> NewScenario:
+    def create(name: str, guarantee: Guarantee) -> Scenario:
+        adapter, database = UNDER_TEST[name]
+        pipelines = Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
+        return Scenario(adapter(pipelines, urls(database) if database else ""), guarantee)
+
+    return create
+
+
+@pytest.mark.parametrize(("name", "guarantee"), CASES)
+def test_a_replayed_batch_does_what_the_guarantee_says(
+    name: str, guarantee: Guarantee, new_scenario: NewScenario
+) -> None:
+    case = new_scenario(name, guarantee)
+    first = case.send()
+    case.run()
+    assert case.rows() == first, "rows arrive"
+    assert case.bad_rows() == Counter(["bad 0"])
+    older = case.pipelines.directory / "older"
+    shutil.copytree(case.checkpoint, older)
+
+    second = case.send()
+    case.run()
+    assert case.rows() == first + second, "a restart continues"
+    bad = Counter(["bad 0", f"bad {COUNT}"])
+    assert case.bad_rows() == bad
+
+    remove_last_commit(case.checkpoint)
+    case.run()
+    repeats = guarantee == "at_least_once"
+    assert case.rows() == first + second + (second if repeats else Counter())
+    assert case.bad_rows() == bad + (Counter([f"bad {COUNT}"]) if repeats else Counter())
+
+    if guarantee in case.sink.knows_its_batches:
+        with pytest.raises(PipelineFailed, match="is an older copy") as refusal:
+            case.pipelines.once(case.yaml, checkpoint=str(older))
+        assert refusal.value.exit_code == ExitCode.CHECKPOINT_MISMATCH
+
+
+@pytest.mark.parametrize(("name", "guarantee"), [case for case in CASES if case.values[1] != "at_least_once"])
+def test_a_crash_before_the_commit_does_what_the_guarantee_says(
+    name: str, guarantee: Guarantee, new_scenario: NewScenario, crash_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = new_scenario(name, guarantee)
+    sent = case.send()
+    step = case.sink.recorded if guarantee == "at_most_once" else case.sink.before_commit
+    if case.sink.steps_are_in_workers:
+        crash_points.arm(crash_directory, step)
+        case.run()
+        assert crash_points.was_hit(crash_directory, step)
+    else:
+        crashed = _crash_once(monkeypatch, step)
+        case.run()
+        assert crashed.is_set()
+    assert case.rows() == (Counter() if guarantee == "at_most_once" else sent)
+    assert case.bad_rows() <= Counter(["bad 0"]), "no dead letter is repeated"
+
+
+def _crash_once(monkeypatch: pytest.MonkeyPatch, step: str) -> threading.Event:
+    """In place of a kill, which would be the end of the tests: the driver's own code raises at the step."""
+    crashed = threading.Event()
+
+    def reached(arrived_at: str) -> None:
+        if arrived_at == step and not crashed.is_set():
+            crashed.set()
+            raise ConnectionError("a crash that a test has asked for")
+
+    monkeypatch.setattr(product_steps, "reached", reached)
+    return crashed
+
+
+@pytest.mark.parametrize(("name", "guarantee"), STRONGEST)
+def test_a_second_run_fences_the_first(name: str, guarantee: Guarantee, new_scenario: NewScenario) -> None:
+    case = new_scenario(name, guarantee)
+    first = case.send()
+    with case.pipelines.start(case.yaml) as running:
+        running.wait_until(lambda: case.sink.rows(running.events) == first)
+        second = case.send()
+        case.run()
+        ended = running.wait_for_end()
+    assert ended is not None
+    assert ended.exit_code == ExitCode.FENCED
+    found = case.sink.rows([*running.events, *case.events])
+    if guarantee == "exactly_once":
+        assert found == first + second
+    else:
+        assert set(found) == set(first + second), "nothing is lost"
