@@ -24,7 +24,7 @@ from penstock.pipeline.declaration.guarantee import refusals
 from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
 from penstock.pipeline.declaration.spec_errors import InvalidPipeline, Problem, explain, key_text, may_be_shown
 from penstock.pipeline.declaration.verdicts import KeyPath
-from penstock.pipeline.endpoints import Endpoint, PythonSink
+from penstock.pipeline.endpoints import Endpoint
 from penstock.pipeline.sources.kinds import DeclaredSource
 from penstock.pipeline.sources.source import Source
 
@@ -163,7 +163,7 @@ class Pipeline:
 
     def plan(self, *, once: bool = False) -> PipelinePlan:
         spec = self.spec()
-        function = self._sink.function if isinstance(self._sink, PythonSink) else None
+        function = self._sink.function if self._sink is not None else None
         directory = Path(self._origin.file).resolve().parent
         return PipelinePlan(spec, directory, self._result, self._session, function, once)
 

@@ -1,7 +1,7 @@
-"""What a program reads from and writes to: `Topic`, `Table`, `Files`, `Console`, `PythonSink`.
+"""Sources and sinks of a program: `Topic`, `Table`, `Files`, `Console`, `PythonSink`.
 
-Owns the Python spelling of sources and sinks. Each becomes the model that the same words in YAML become, so that
-both are checked alike; a keyword has the name of its key.
+Owns the Python spelling. Each becomes the same model as the same words in YAML, so that both are checked alike; a
+keyword has the name of its key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from penstock.pipeline.declaration.redaction import redacted_url
 
 
 class Endpoint:
-    """Something with keys. What they may be is known to the models, which check them when it is read or written."""
+    """A source or sink with its keys, which the models check when it is read or written."""
+
+    function: Callable[..., Any] | None = None  # of a sink that is a function itself
 
     def __init__(self, keys: Mapping[str, Any]) -> None:
         self.keys = {key: value for key, value in keys.items() if value is not None}
@@ -54,10 +56,9 @@ class Console(Endpoint):
 
 
 class PythonSink(Endpoint):
-    """A function that is given every micro-batch: itself, or `"module:function"`.
+    """A function that is called with every micro-batch: the function itself, or `"module:function"`.
 
-    A function is written down as where it is found again, so it must be one that can be imported: a pipeline that was
-    stopped is continued by a process that has not seen this object.
+    It must be importable: a later process, which has never seen this object, continues the pipeline.
     """
 
     def __init__(self, function: Callable[..., Any] | str, **keys: Any) -> None:

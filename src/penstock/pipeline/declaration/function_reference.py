@@ -46,7 +46,7 @@ def load_function(reference: str, directory: Path) -> Callable[..., Any]:
 
 
 def argument_count(function: Callable[..., Any]) -> int:
-    """How many positional arguments it takes, at most 2: more are somebody else's business."""
+    """How many positional arguments it takes, at most 2; the number above that does not matter."""
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return 2

@@ -97,14 +97,14 @@ class PipelineHead(Settings):
     )
     trigger: Trigger | None = Field(
         default=None,
-        description="How often micro-batches run. Without it: as soon as there are rows. available_now (or once) takes"
-        " what is there and stops.",
+        description="How often micro-batches run. Default: as soon as rows arrive. available_now (or once) processes"
+        " all available records and ends.",
         examples=[{"interval": "1 second"}],
     )
     output_mode: Literal["append", "update", "complete"] | None = Field(
         default=None,
         description="Which rows of an aggregation are written. Without it: the changed ones (update) for an upsert and"
-        " the console, those that will not change any more (append) otherwise.",
+        " the console, final rows (append) otherwise.",
     )
     bootstrap_servers: Text | None = Field(
         default=None,

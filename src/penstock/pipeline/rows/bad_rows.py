@@ -1,4 +1,4 @@
-"""Bad rows: rows that do not parse or break an expectation, told apart from good ones.
+"""Bad rows: rows that do not parse or break an expectation, and how they are separated from good ones.
 
 Owns the columns that tag a row with why it is bad, and what `on_error` makes of bad rows:
 

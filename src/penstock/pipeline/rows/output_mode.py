@@ -1,7 +1,7 @@
 """Which rows of a streaming result are written: Spark's output mode, asked for or derived.
 
-An upsert wants every row that changed, as soon as it changes (update); everything else wants rows that will not change
-any more (append). Spark refuses update for some plans, joins of streams among them; there the two mean the same.
+An upsert wants every changed row as soon as it changes (update); every other sink wants final rows (append). Spark
+refuses update for some plans, joins of streams among them; there the two mean the same.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Data sources of ours as sinks of a stream, in every output mode.
 
-Spark lets a Python data source write a stream in the output modes append and complete only. What update mode makes,
-the changed rows of an aggregation, reaches the same writers this way: every micro-batch is a job of its own, with the
-writer of the stream, which is told the batch id by an option. Its tasks know batch and query as those of a stream do,
-for Spark hands both down to the jobs that a micro-batch starts.
+Spark lets a Python data source write a stream in the output modes append and complete only. For update mode, the
+changed rows of an aggregation, `foreachBatch` runs each micro-batch as a job of its own with the stream's writer, which
+gets the batch id as an option. Its tasks know batch and query as those of a stream do: Spark passes both on to the jobs
+that a micro-batch starts.
 """
 
 from __future__ import annotations

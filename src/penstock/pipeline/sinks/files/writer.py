@@ -1,11 +1,11 @@
 """The file sink at run time: rows become files of a directory.
 
-With exactly_once, Spark's own file sink: a file counts when the directory's `_spark_metadata` lists it, and a batch
-that is listed is not written again. It recognises batches by their number alone, and would silently skip those of a
-pipeline that begins anew in a directory that has been written before. So the directory is marked with the checkpoint
-that it belongs to, and another one is refused.
+With exactly_once, Spark's own file sink writes: a file counts when the directory's `_spark_metadata` lists it, and a
+listed batch is not written again. Spark recognises batches by their number alone, and would silently skip batches of a
+new checkpoint in a directory with older ones. So the directory is marked with the checkpoint that it belongs to, and
+any other checkpoint is refused.
 
-With the other guarantees, plain files that are moved into place when the batch's job is done.
+With the other guarantees, plain files are moved into place at the end of the batch's job.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
     spark.dataSource.register(PenstockTable)
     df.writeStream.format("penstock_table").options(**target.options())...
 
-Owns what Spark calls, and when. For each batch Spark makes a writer in one process, pickles it for the tasks, and makes
-another one in another process to commit. So the try of a batch begins when the writer is pickled, and all that the
-commit needs comes with the tasks' messages. It must never know how a database does things.
+Owns the calls of Spark. For each batch Spark makes a writer in one process, pickles it for the tasks, and makes another
+one in another process to commit. So an attempt of a batch begins when the writer is pickled, and the tasks' messages
+carry everything that the commit needs. It must never know a database.
 
 Guarantees:
 - exactly_once: tasks stage; the commit moves the rows and records the batch in one transaction.
@@ -58,7 +58,7 @@ class TableWriter(DataSourceStreamArrowWriter):
         self._attempt = ""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Spark is about to run the tasks. It pickles the writer twice; both are the same try of the batch."""
+        """Spark is about to run the tasks. It pickles the writer twice, both times for one attempt of the batch."""
         if self._begun is None:
             store = table_store(self._target, columns_of(self._schema))
             self._begun = trying_again(self._target, store.ledger.read)
@@ -78,16 +78,16 @@ class TableWriter(DataSourceStreamArrowWriter):
         store = table_store(self._target, columns_of(self._schema))
         try:
             if self._target.guarantee != "at_least_once" and self._begun.holds(query_id, batch_id):
-                for _ in iterator:  # Spark goes on handing rows over until somebody has taken them
+                for _ in iterator:  # Spark waits until all rows are consumed
                     pass
                 return output
             store.stage(output, iterator)
             if self._target.guarantee == "at_least_once":
                 store.write_at_least_once(output, batch_id)
         except BaseException as failure:
-            forget(self._target)  # a transaction may still be open on it
+            forget(self._target)  # a transaction may still be open on the connection
             if isinstance(failure, TableSinkError) and not failure.may_pass:
-                # A run that takes over removes our staging; then that is the reason, and not what it looks like here.
+                # A run that takes over removes our staging; then the reason is Fenced, whatever the error here says.
                 trying_again(self._target, store.ledger.read)
             raise
         return output
@@ -105,7 +105,7 @@ class TableWriter(DataSourceStreamArrowWriter):
         elif self._target.guarantee == "at_most_once":
             store.commit_at_most_once(outputs, batchId)
         store.discard(outputs)
-        # A batch that was skipped may have been committed by a run that died before it came to its dead letters.
+        # A run may have committed a batch, which is skipped now, and died before it published the dead letters.
         if self._target.dead_letters is not None and (
             any(output.dead.rows for output in outputs) or not any(output.rows.rows for output in outputs)
         ):

@@ -7,8 +7,8 @@ between leaves letters whose ids are below that offset: the next one removes the
 Invariants:
 - Two relays of one pipeline cannot both publish a letter: they share a transactional id, the later one fences the
   earlier, and reads the offset only then.
-- An id means something only with the outbox that gave it. The offset's metadata names it, so a database that was made
-  anew, and counts from 1 again, does not pass for one whose letters are published.
+- An id is valid only with the outbox that gave it. The offset's metadata names the outbox, so a new database, which
+  counts from 1 again, is not mistaken for one whose letters are published.
 """
 
 from __future__ import annotations

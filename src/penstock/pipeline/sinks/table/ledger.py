@@ -74,7 +74,7 @@ class Ledger:
         database.execute(statement)
 
     def claim(self, database: Database) -> None:
-        """Makes this run the owner. The earlier owner finds out at its next batch, and commits nothing any more."""
+        """Makes this run the owner. The earlier owner is fenced at its next batch."""
         statement = _CLAIM.format(ledger=self._name, on_conflict=self._dialect.on_conflict(["pipeline"], ["owner"]))
         database.execute(statement, (self._pipeline, self._run, uuid4().hex))
 

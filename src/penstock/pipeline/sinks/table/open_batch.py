@@ -1,14 +1,14 @@
-"""One try of a micro-batch as a transaction of PostgreSQL that is open while its tasks run.
+"""One attempt of a micro-batch as a database transaction that is open while its tasks run.
 
-What tasks send goes into the table by a single COPY, which ends when the commit asks for it; the ledger is written
-behind it, in the same transaction. So a row is written once, and PostgreSQL works at the same time as Spark.
+The rows that tasks send go into the table by one bulk load, which ends when the commit asks for it; then the ledger is
+written, in the same transaction. So each row is written once, and the database works at the same time as Spark.
 
-Owns the transaction and the thread that it runs in. It must never know how rows come here.
+Owns the transaction and the thread that it runs in. It must never know how rows arrive here.
 
 Invariants:
-- The transaction commits only when it was asked to, and holds exactly the rows that the tasks' outputs tell of.
-- A task that fails takes the whole try with it: COPY cannot take rows back.
-- The ledger's row is locked at the end only. A run that takes over is never kept waiting by a long batch.
+- The transaction commits only on request, and holds exactly the rows that the tasks' outputs count.
+- A task that fails ends the whole attempt: a bulk load cannot take rows back.
+- The ledger's row is locked at the end only. A long batch never delays a run that takes over.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.pipeline.sinks.table.receiver_messages import CommitBatch
 from penstock.pipeline.sinks.table.task_output import inline_batches
 
 _BATCHES_WAITING_MAX: Final = 4
-_LOOKING_UP_S: Final = 0.2  # how soon somebody who waits notices that the try is over
+_LOOKING_UP_S: Final = 0.2  # how often a waiting thread checks whether the attempt is over
 
 
 class OpenBatch:
@@ -50,14 +50,14 @@ class OpenBatch:
         self._thread = threading.Thread(target=self._run, name=f"penstock-batch-{attempt}", daemon=True)
         self._thread.start()
 
-    # For those who have rows, or know that there are no more
+    # For the threads of tasks and of the commit
 
     def wait_until_begun(self) -> None:
         self._begun.wait()
         self._require_open()
 
     def take(self, batches: Iterator[Any], task: int) -> None:
-        """Returns when all of them are on their way. Raises what has become of the transaction meanwhile."""
+        """Returns when all of them are queued. Raises the transaction's failure, if it has failed."""
         assert self._landing is not None
         for batch in self._landing.arranged(batches, task):
             self._put(batch)
@@ -72,13 +72,13 @@ class OpenBatch:
             raise self._failure
 
     def give_up(self) -> None:
-        """Rolls back, as soon as PostgreSQL lets the thread look up."""
+        """Rolls back as soon as the thread is not inside a statement."""
         self._given_up = True
 
     def end(self, patience_s: float) -> None:
-        """Waits for the thread, and interrupts it when it does not look up: the table, for one, is locked by somebody.
+        """Waits for the thread, and cancels its statement if it does not end: the table may be locked, for example.
 
-        A thread that a process leaves behind inside the driver's C code may take the process down at its exit.
+        A thread that is inside a driver's C code when the process exits may crash the process.
         """
         self._thread.join(patience_s)
         database = self._database
@@ -111,7 +111,7 @@ class OpenBatch:
             pass
         except TableSinkError as failure:
             self._failure = failure
-        except Exception as failure:  # nobody else would hear of it
+        except Exception as failure:  # reported by the commit
             self._failure = StagingLost(f"{type(failure).__name__} in the batch's transaction: {failure}")
         finally:
             self._database = None
@@ -150,8 +150,8 @@ class OpenBatch:
 
 
 class _AlreadyThereError(Exception):
-    """The ledger holds the batch: what landed is rolled back, and all is well."""
+    """The ledger holds the batch already: the rows are rolled back, and the commit succeeds."""
 
 
 def _given_up() -> StagingLost:
-    return StagingLost("another task of the batch has failed; the batch is made again")
+    return StagingLost("another task of the batch has failed; the batch runs again")

@@ -1,7 +1,7 @@
-"""What happens to a table before the first row: it is created or checked, and this run of the pipeline claims it.
+"""A table before its first row, in the driver: it is created or checked, and this run of the pipeline claims it.
 
-In the driver. Owns the order: nothing is created for a table that is refused, and nothing is claimed before it is known
-to fit, so that a start that fails leaves a running pipeline alone.
+Owns the order: nothing is created for a table that is refused, and nothing is claimed before the table is known to fit,
+so that a start that fails does not disturb a running pipeline.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def prepare(target: TableTarget, schema: StructType) -> None:
             store.ledger.create(database)
             if has_dead_letters(schema) or target.dead_letters is not None:
                 outbox.create(database, store.names, target)
-        if store.ledger.is_ours(database):  # a query of this run has failed; what it staged is of no use any more
+        if store.ledger.is_ours(database):  # a query of this run has failed; its staging is obsolete
             store.discard_staging(database, None)
 
 
@@ -52,7 +52,7 @@ def claim(target: TableTarget, schema: StructType) -> None:
 
 
 def last_batch(target: TableTarget) -> BatchPlace | None:
-    """The last batch of the pipeline that the table holds, whoever wrote it. After `prepare`."""
+    """The last batch of the pipeline that the table holds, of any run. After `prepare`."""
     with in_driver(target) as database:
         return Ledger(target).last_batch(database)
 

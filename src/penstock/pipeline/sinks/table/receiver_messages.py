@@ -1,10 +1,9 @@
-"""What tasks, the commit and the driver's row receiver say to each other, over a socket that only this user can open.
+"""The protocol between tasks, the commit and the driver's row receiver, over a socket that only this user can open.
 
     task:    BeginRows, then a frame for each Arrow batch, then an empty frame. Answered after the first and the last.
     commit:  CommitBatch, or AbortBatch. Answered once.
 
-An answer is None, or the TableSinkError that the asker has to raise. A connection that ends early says that its task
-has failed.
+An answer is None, or the TableSinkError that the client raises. A connection that ends early means a failed task.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _END: Final = b""
 
 @dataclass(frozen=True, slots=True)
 class BeginRows:
-    """A task of this try of a batch begins to send its rows."""
+    """A task of this attempt of a batch begins to send its rows."""
 
     attempt: str
     task: int
@@ -35,7 +34,7 @@ class BeginRows:
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
-    """All tasks of this try have succeeded, and these are their outputs: the batch may be committed."""
+    """All tasks of this attempt have succeeded, with these outputs: commit the batch."""
 
     attempt: str
     batch_id: int
@@ -44,7 +43,7 @@ class CommitBatch:
 
 @dataclass(frozen=True, slots=True)
 class AbortBatch:
-    """This try is over, and nothing of it counts."""
+    """This attempt has failed: roll it back."""
 
     attempt: str
 
@@ -60,22 +59,22 @@ def stream_rows(path: str, begin: BeginRows, batches: Iterator[Any]) -> int:
     rows = 0
     with _connected(path) as connection:
         send_message(connection, begin)
-        _heed_answer(connection)
+        _raise_failure(connection)
         try:
             for batch in batches:
                 _send_frame(connection, batch.serialize())
                 rows += batch.num_rows
             _send_frame(connection, _END)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the answer says why nobody listens any more
-        _heed_answer(connection)
+            pass  # the answer says why the receiver closed the connection
+        _raise_failure(connection)
     return rows
 
 
 def ask(path: str, message: CommitBatch | AbortBatch) -> None:
     with _connected(path) as connection:
         send_message(connection, message)
-        _heed_answer(connection)
+        _raise_failure(connection)
 
 
 def _connected(path: str) -> socket.socket:
@@ -84,15 +83,15 @@ def _connected(path: str) -> socket.socket:
         connection.connect(path)
     except OSError as failure:
         connection.close()
-        raise StagingLost(f"the driver takes no rows ({failure.strerror}); the batch is made again") from None
+        raise StagingLost(f"the driver takes no rows ({failure.strerror}); the batch runs again") from None
     return connection
 
 
-def _heed_answer(connection: socket.socket) -> None:
+def _raise_failure(connection: socket.socket) -> None:
     try:
         answer = receive_message(connection)
     except (EOFError, ConnectionError):
-        raise StagingLost("the driver has given up the batch's transaction; the batch is made again") from None
+        raise StagingLost("the driver has given up the batch's transaction; the batch runs again") from None
     if isinstance(answer, TableSinkError):
         raise answer
 

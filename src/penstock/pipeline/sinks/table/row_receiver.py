@@ -1,10 +1,11 @@
-"""The driver's door for rows: on one machine, tasks send them here, and one transaction takes them all.
+"""Receives rows in the driver: on one machine, tasks send their rows here, and one transaction holds them all.
 
-A table on PostgreSQL, exactly once, would otherwise be staged: written once by the tasks, each in a transaction of its
-own, and once more by the commit. A cluster's tasks cannot reach a socket of the driver's machine, and go on staging.
+With exactly_once, rows would otherwise be staged: written once by the tasks, each in a transaction of its own, and once
+more by the commit. Tasks of a cluster cannot reach a socket on the driver's machine, and stage their rows.
 
-Owns the socket and the connection that successive batches use, and that only the latest try of a batch is open. What
-happens in a transaction is `open_batch.py`'s.
+Owns the socket and the connection that successive batches use. The transaction is in `open_batch.py`.
+
+Invariant: only the latest attempt of a batch is open.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def with_row_receiver(target: TableTarget, rows: DataFrame, resources: ExitStack
     try:
         receiver = resources.enter_context(RowReceiver(store))
     except OSError:
-        return target  # TMPDIR, for one, is too long for the path of a socket: tasks stage, as on a cluster
+        return target  # TMPDIR, for example, is too long for the path of a socket: tasks stage, as on a cluster
     return replace(target, receiver=receiver.path)
 
 
@@ -100,7 +101,7 @@ class RowReceiver:
         if self._open is not None:
             self._open.end(_END_S_MAX)
 
-    # Visitors, each in a thread of its own
+    # Clients, each in a thread of its own
 
     def _listen(self) -> None:
         while True:
@@ -111,7 +112,7 @@ class RowReceiver:
             threading.Thread(target=self._serve, args=(connection,), name="penstock-row-receiver", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError):  # whoever has gone needs no answer
+        with connection, suppress(OSError):  # a client that is gone needs no answer
             try:
                 message = receive_message(connection)
                 if isinstance(message, BeginRows):
@@ -152,7 +153,7 @@ class RowReceiver:
     def _batch_of(self, attempt: str) -> OpenBatch:
         with self._lock:
             if self._open is None or self._open.attempt != attempt:
-                raise StagingLost("the transaction of the batch is not open any more; the batch is made again")
+                raise StagingLost("the transaction of the batch is no longer open; the batch runs again")
             return self._open
 
     def _abort(self, attempt: str) -> None:
@@ -162,7 +163,7 @@ class RowReceiver:
 
     @contextmanager
     def _connection(self) -> Iterator[Database]:
-        """One that answers, and whose pipeline is still ours. It is kept for the next batch unless something fails."""
+        """A connection that works, of a pipeline that this run still owns; kept for the next batch unless it fails."""
         with self._lock:
             database, self._idle = self._idle, None
 

@@ -1,4 +1,4 @@
-"""A pipeline's table: how tasks bring rows to it, and the one transaction that makes them and the progress durable.
+"""A pipeline's table: how rows of tasks reach it, and the one transaction that commits them with the progress.
 
 Owns the order of steps of a commit. What differs between databases is in the packages of `dialects/`.
 
@@ -50,7 +50,7 @@ class TableStore(ABC):
     # In a task
 
     def stage(self, output: TaskOutput, batches: Iterator[Any]) -> None:
-        """Takes all rows of a task over, and notes in its output where they are."""
+        """Takes all rows of a task, and notes in its output where they are."""
         split = SplitRows(batches, self.rows, self.target.key)
         output.rows = self._portion(self.rows, output, iter(split))
         output.dead = self._portion(DEAD_LETTERS, output, split.dead_letters()) if split.dead_rows else NOTHING
@@ -63,14 +63,14 @@ class TableStore(ABC):
         if self.target.receiver is not None and relation == self.rows:
             begin = BeginRows(output.attempt, output.task)
             return Portion(stream_rows(self.target.receiver, begin, portion), landed=True)
-        # The rows come only once. So the connection is tried, and if need be made anew, before the first is taken.
+        # An iterator is read once, so the connection is tested, and replaced if need be, before its first row.
         trying_again(self.target, lambda database: self.create_staging(database, relation, output))
         return self.stage_portion(in_worker(self.target), relation, output, portion)
 
     # Commits
 
     def commit_once(self, outputs: Sequence[TaskOutput], batch_id: int) -> None:
-        """Exactly once. Returns when the batch is in the table, whoever has put it there."""
+        """Exactly once. Returns when the table holds the batch, written now or before."""
         if self.target.receiver is not None and any(output.rows.landed for output in outputs):
             ask(self.target.receiver, CommitBatch(outputs[0].attempt, batch_id, outputs))
             return
@@ -97,7 +97,7 @@ class TableStore(ABC):
         return True
 
     def commit_at_most_once(self, outputs: Sequence[TaskOutput], batch_id: int) -> None:
-        """The batch is recorded, and then written if nobody has recorded it before. The writing is tried once."""
+        """Records the batch, then writes it unless it was on record before. The write is attempted once."""
         place = BatchPlace(outputs[0].query_id, batch_id, outputs[0].attempt)
         if trying_again(self.target, lambda database: self.ledger.admit(database, place)):
             crash_points.reached("table.recorded")
@@ -122,19 +122,19 @@ class TableStore(ABC):
             outbox.add(database, self.names, self.target, batch_id, staged)
 
     def abandon(self, outputs: Sequence[TaskOutput]) -> None:
-        """A try that failed: nothing of it is to stay."""
+        """Removes everything of an attempt that failed."""
         if self.target.receiver is not None and any(output.rows.landed for output in outputs):
             with suppress(TableSinkError):
                 ask(self.target.receiver, AbortBatch(outputs[0].attempt))
         self.discard(outputs)
 
     def discard(self, outputs: Sequence[TaskOutput]) -> None:
-        """Staging that nobody needs any more. What cannot be removed now is removed at the next start."""
+        """Removes staging. What cannot be removed now is removed at the next start."""
         if any(output.rows.is_staged or output.dead.is_staged for output in outputs):
             with suppress(TableSinkError):
                 self.discard_staging(in_worker(self.target), {output.attempt for output in outputs})
 
-    # What databases do each in their own way
+    # What each database does in its own way
 
     @abstractmethod
     def create_staging(self, database: Database, relation: Relation, output: TaskOutput) -> None:
@@ -160,7 +160,7 @@ class TableStore(ABC):
 
     @abstractmethod
     def discard_staging(self, database: Database, attempts: set[str] | None) -> None:
-        """Of these tries of batches; of all of this pipeline, for None."""
+        """Of these attempts of batches; None: of all attempts of this pipeline."""
 
     # At the start, in the driver
 
@@ -207,7 +207,7 @@ def expected_rows(relation: Relation, outputs: Sequence[TaskOutput]) -> int:
 def require_all(found: int, relation: Relation, outputs: Sequence[TaskOutput]) -> None:
     expected = expected_rows(relation, outputs)
     if found != expected:
-        raise StagingLost(f"{found} of {expected} staged rows are there; the batch is made again")
+        raise StagingLost(f"{found} of {expected} staged rows are there; the batch runs again")
 
 
 def _source_offsets(checkpoint: str | None, batch_id: int) -> str | None:

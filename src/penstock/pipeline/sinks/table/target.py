@@ -1,6 +1,6 @@
-"""Which table a pipeline writes, how, and in whose name: what the driver decides and every process of Spark is told.
+"""The table that a pipeline writes, the mode, and the run that writes: decided by the driver, known to all tasks.
 
-Owns the options of the data source that carry it. It must never know a database.
+Owns the options of the data source that carry it. It must never know a connection.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TableTarget:
 
     def options(self) -> dict[str, str]:
         """For `writeStream.format("penstock_table").options(**target.options())`."""
-        told = {
+        options = {
             "url": self.url,
             "table": self.table,
             "mode": self.mode,
@@ -57,12 +57,12 @@ class TableTarget:
             **{_KAFKA + name: value for name, value in self.kafka},
         }
         if self.checkpoint is not None:
-            told["checkpoint"] = self.checkpoint
+            options["checkpoint"] = self.checkpoint
         if self.receiver is not None:
-            told["row_receiver"] = self.receiver
+            options["row_receiver"] = self.receiver
         if self.dead_letters is not None:
-            told["dead_letters"] = self.dead_letters
-        return told
+            options["dead_letters"] = self.dead_letters
+        return options
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> TableTarget:

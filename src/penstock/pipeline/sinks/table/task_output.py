@@ -1,9 +1,9 @@
-"""What a task has to hand over: its rows and its dead letters, small ones in the message itself, large ones staged.
+"""The output of a task: its rows and its dead letters, small ones in the message itself, large ones staged.
 
-Owns the splitting of a task's batches into good rows and dead letters, and the form of the message. It must never know
-a database.
+Owns the split of a task's batches into good rows and dead letters, and the form of the message. It must never know a
+database.
 
-Invariant: a partition is never held in memory as a whole. What a message carries is bounded.
+Invariant: a partition is never held in memory as a whole, and the size of a message is bounded.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ NOTHING: Final = Portion(0, b"")
 
 @dataclass
 class TaskOutput(WriterCommitMessage):
-    """What the driver's commit is told by a task that has succeeded. `task` is unique in a run of Spark."""
+    """The message of a successful task to the commit. `task` is unique in a run of Spark."""
 
     attempt: str
     query_id: str

@@ -53,6 +53,6 @@ def require_known_batches(
         f"sink.topic: batch {batch_id} was begun before the pipeline was interrupted, and the broker has forgotten"
         f" whether topic '{sink.topic}' holds it: group '{group}' was deleted, or has expired"
         " (offsets.retention.minutes). Look for its rows; run once with guarantee: at_least_once to write them, perhaps"
-        " again, or name another directory with --checkpoint to begin anew",
+        " again, or start over with another directory (--checkpoint)",
         ExitCode.SINK_REFUSED,
     )

@@ -32,7 +32,9 @@ class FileSource(StreamSource):
 
     files: Text = Field(description="A directory, a file or a glob; local, hdfs:// or s3a://.", examples=["incoming/"])
     format: FileFormat = Field(default="json", description="How a file becomes rows.")
-    static: bool = Field(default=False, description="Read what is there as a table to join with, and wait for no more.")
+    static: bool = Field(
+        default=False, description="Read the files once, as a table to join with, instead of as a stream."
+    )
     max_files_per_trigger: int | None = Field(
         default=None, gt=0, description="The most files that one micro-batch takes."
     )

@@ -124,8 +124,8 @@ class TopicSource(StreamSource):
 
     @property
     def fails_on_data_loss(self) -> bool:
-        told = [str(value).lower() for option, value in self.options.items() if option.lower() == "failondataloss"]
-        return "false" not in told
+        given = [str(value).lower() for option, value in self.options.items() if option.lower() == "failondataloss"]
+        return "false" not in given
 
     def refusals(self, guarantee: Guarantee) -> Iterator[Refusal]:
         for option, value in self.options.items():

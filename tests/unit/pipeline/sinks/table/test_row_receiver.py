@@ -180,7 +180,7 @@ def test_a_newer_try_may_begin_while_the_older_one_commits(
 
 
 def test_a_try_that_nobody_has_begun_is_not_committed(table: LandingTable) -> None:
-    with pytest.raises(StagingLost, match="is not open any more"):
+    with pytest.raises(StagingLost, match="is no longer open"):
         table.commit(TaskOutput("a", "q", 1, Portion(MANY, landed=True)))
 
 

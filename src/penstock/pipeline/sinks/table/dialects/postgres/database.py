@@ -112,7 +112,7 @@ def connect(url: str) -> PostgresDatabase:
     except failures as failure:
         raise _not_connected(shown, url, str(failure)) from None
     database = PostgresDatabase(shown, connection, failures)
-    # What a statement finds already done is no news to anybody; libpq would print it to standard error.
+    # libpq prints notices, such as 'relation already exists', to standard error.
     database.execute("SET client_min_messages TO warning")
     return database
 

@@ -68,16 +68,16 @@ class PostgresTable(LandingStore):
 
     def _loaded(self, database: Database, relation: Relation, outputs: Sequence[TaskOutput]) -> str:
         """A query for all rows of these outputs."""
-        handed_over = [output for output in outputs if output.portion(relation).inline]
+        inline = [output for output in outputs if output.portion(relation).inline]
         batches = (
-            batch for output in handed_over for batch in numbered(inline_batches(output.portion(relation)), output.task)
+            batch for output in inline for batch in numbered(inline_batches(output.portion(relation)), output.task)
         )
         if not any(output.portion(relation).is_staged for output in outputs):
             name = self._session_table(database, relation)
             database.ingest(name, (staging_schema(relation), batches), temporary=True)
             return _in_session(name)
         name = self.names.staging(outputs[0].attempt, relation.name)
-        if handed_over:
+        if inline:
             database.ingest(name, (staging_schema(relation), batches), schema=self.names.schema)
         query = f"SELECT * FROM {self.names.qualified(name)} WHERE {of_tasks(outputs)}"  # noqa: S608
         ((found,),) = database.query(f"SELECT count(*) FROM ({query}) counted")  # noqa: S608
@@ -168,7 +168,7 @@ class PostgresTable(LandingStore):
         )
 
     def _values(self, database: Database) -> list[str]:
-        """The staged columns in the target's own types; text, for one, becomes jsonb only when it is told to."""
+        """The staged columns in the target's own types; text, for example, becomes jsonb only by a cast."""
         if database not in self._casts:
             types = {name: plain for name, _, plain, *_ in self._existing_columns(database)}
             self._casts[database] = [

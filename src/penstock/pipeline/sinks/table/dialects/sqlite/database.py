@@ -4,8 +4,8 @@ ADBC's driver carries a SQLite of its own. Two of them in one process take each 
 process that closes a file loses all of its locks on it. So the driver, where a user's program may well have the same
 file open with sqlite3, uses sqlite3 too; ADBC is for the processes that Spark starts for us.
 
-Invariant: a transaction takes the lock for writing at its beginning. One that begins with reading is refused later if
-somebody else has written meanwhile.
+Invariant: a transaction takes the write lock at its beginning. One that begins with reading would fail later if another
+connection wrote in between.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _TYPES: Final = {
     "tinyint": "SMALLINT",
     "smallint": "SMALLINT",
     "int": "INT",
-    # Not INTEGER: as a primary key that would be SQLite's row id, and a null in it a number of its own choice.
+    # Not INTEGER: as a primary key that would be SQLite's row id, and SQLite would number a null.
     "bigint": "BIGINT",
     "float": "REAL",
     "double": "DOUBLE",

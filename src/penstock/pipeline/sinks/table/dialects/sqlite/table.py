@@ -85,7 +85,7 @@ class SqliteTable(TableStore):
                 with pa.OSFile(portion.path, "rb") as file, pa.ipc.open_stream(file) as reader:
                     yield from reader
             except (OSError, pa.ArrowInvalid) as failure:
-                raise StagingLost(f"staged rows cannot be read ({failure}); the batch is made again") from None
+                raise StagingLost(f"staged rows cannot be read ({failure}); the batch runs again") from None
 
     def terminate_previous_runs(self, database: Database) -> None:
         """Nothing is held open between the statements of a commit."""
