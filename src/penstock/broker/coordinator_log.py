@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.broker.appends import AppendGroup
-from penstock.broker.deferred import Deferred
+from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.coordinator.placement import partition_of
 from penstock.coordinator.records.codec import CoordinatorRecord
@@ -213,8 +213,11 @@ class CoordinatorLog:
         return image is None or len(self.led_partitions()) == len(image.partitions)
 
 
-class _AfterCreation(Deferred):
-    """The answer of a handler that waits for the topic. If its creation failed, the handler's own check says so."""
+class _AfterCreation(Barrier):
+    """The answer of a handler that waits for the topic. If its creation failed, the handler's own check says so.
+
+    Later requests of the connection wait with it: an OffsetFetch behind the first commit must find that commit.
+    """
 
     __slots__ = ("_inner",)
 

@@ -1,4 +1,4 @@
-"""The commits of one request, from its partitions to what `group_offsets.py` takes, with the places of the answers.
+"""The commits of one request, from its partitions to what `offsets.py` takes, with the places of the answers.
 
 OffsetCommit and TxnOffsetCommit say the same in messages of their own; this is what they share.
 """
