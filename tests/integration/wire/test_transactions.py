@@ -19,6 +19,16 @@ from tests.conftest import RunningBroker
 from tests.integration.wire.wire_records import batch_of, committed_values, new_topic
 
 
+def completes(client: WireClient, transactional_id: str) -> bool:
+    """Brokers respond to EndTxn when the outcome is decided; the markers follow, and readers wait for them."""
+
+    def is_complete() -> bool:
+        described = client.describe_transaction(transactional_id)
+        return described is not None and described.state.startswith("Complete")
+
+    return eventually(is_complete)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_one_transaction_shared_by_two_clients(client: WireClient, servers: str, commit: bool) -> None:
     topic, name = new_topic(servers, 2), f"shared-{uuid4().hex}"
@@ -43,6 +53,7 @@ def test_one_transaction_shared_by_two_clients(client: WireClient, servers: str,
     after = client.end_txn(name, producer, commit=commit)
 
     assert after == ProducerIdentity(producer.producer_id, producer.epoch + 1)  # KIP-890
+    assert completes(client, name)
     expected = sorted(f"{index}-{number}".encode() for index in range(2) for number in range(10)) if commit else []
     assert committed_values(servers, topic, len(expected) or 1) == expected
     committed = client.offset_fetch(group, [progress])
@@ -55,6 +66,7 @@ def test_one_transaction_shared_by_two_clients(client: WireClient, servers: str,
     sender.send(progress, batch_of(b"next"))
     sender.flush()
     client.end_txn(name, after, commit=True)
+    assert completes(client, name)
     assert b"next" in committed_values(servers, topic, len(expected) + 1)
 
 
