@@ -341,6 +341,8 @@ def test_a_leader_that_is_replaced_sends_everybody_to_its_successor(tmp_path: Pa
         parked = BY_API_KEY[1].handle(fetch_request(0, max_wait_ms=30_000), context)
         change(node, TWO, 4, ONE, TWO)
         assert code_of(waiting) == OTHERS
+        refused = waiting.response.responses[0].partition_responses[0]
+        assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (TWO, 4)
         await until(lambda: parked.done)
         for data in (parked.response.responses[0].partitions[0], ask_fetch(node, 0).responses[0].partitions[0]):
             assert (data.error_code, data.current_leader.leader_id, data.current_leader.leader_epoch) == (

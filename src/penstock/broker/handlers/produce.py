@@ -123,7 +123,8 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
             except BrokerError as error:
                 self._refuse(response, error.code, error.message)
                 if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    self._name_leader(topic, response)
+                    by_id = self._context.api_version >= TOPIC_IDS_SINCE
+                    self._name_leader(topic.topic_id if by_id else topic.name, response)
                 if isinstance(error, InvalidRecords):
                     response.record_errors = [
                         BatchIndexAndErrorMessage(
@@ -155,6 +156,8 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
         for partition, append, response in self.appends:
             if append.code:
                 self._refuse(response, append.code, append.message)
+                if append.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    self._name_leader(partition.topic_id, response)
                 continue
             response.base_offset = append.base_offset
             response.log_append_time_ms = append.log_append_time_ms
@@ -171,10 +174,9 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
             ]
         self.complete(answer)
 
-    def _name_leader(self, topic: TopicProduceData, response: PartitionProduceResponse) -> None:
+    def _name_leader(self, topic: str | bytes, response: PartitionProduceResponse) -> None:
         """From version 10 on; older versions do not write these fields."""
-        by_id = self._context.api_version >= TOPIC_IDS_SINCE
-        leader = current_leader(self._context, topic.topic_id if by_id else topic.name, response.index)
+        leader = current_leader(self._context, topic, response.index)
         if leader is not None:
             response.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
             self._leaders = {**(self._leaders or {}), leader.leader_id: leader}
