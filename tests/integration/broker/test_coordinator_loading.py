@@ -76,7 +76,7 @@ def test_clients_are_served_while_a_large_shard_is_loaded(broker: Broker) -> Non
             answered_meanwhile += 1
         assert (code, offset) == (ErrorCode.NONE, COMMITTED)
         # Loading takes a second or more; a produce waits for one slice of it at most.
-        assert answered_meanwhile > 20
+        assert answered_meanwhile > 5
         assert [group.group_id for group in member.ask(ListGroupsRequest(), 5).groups] == ["group"]
 
 

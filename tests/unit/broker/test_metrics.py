@@ -42,7 +42,13 @@ def observe(directory: Path, talk: Callable[[WireClient], None], **settings: str
                         talk(client)
 
                 await asyncio.to_thread(converse)
-                await asyncio.sleep(0.05)
+                open_connections = node.metrics.gauge(
+                    "kafka_server_socketservermetrics_connectioncount", "", listener=LISTENER_NAME
+                )
+                for _ in range(1000):
+                    if not open_connections.value:
+                        break
+                    await asyncio.sleep(0.005)
             finally:
                 server.close()
                 close_all(bound)
