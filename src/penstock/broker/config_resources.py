@@ -1,7 +1,7 @@
-"""The resources that configuration requests name: what they stand for here, and how their settings are changed.
+"""The resources of configuration requests: which settings they name, and how these are changed.
 
-Shared by DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources. Loggers, client metrics and
-groups are Kafka's other kinds; this broker keeps no settings for them and says so.
+Shared by DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources. This broker has no settings of
+loggers, client metrics and groups, which are Kafka's other kinds of resource.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ResourceType(IntEnum):
 
 
 EVERY_BROKER: Final = ""
-"""The resource name that stands for all brokers instead of one."""
+"""The resource name of the settings for all brokers."""
 
 
 class ConfigResource(NamedTuple):
-    """`type` is the number from the wire, which may be none of ours."""
+    """`type` is the number from the wire, which need not be a `ResourceType`."""
 
     type: int
     name: str
@@ -61,7 +61,7 @@ class ResourceConfigs(NamedTuple):
 
 
 def configs_of(resource: ConfigResource, image: ClusterImage, this_broker: BrokerId) -> ResourceConfigs:
-    """The settings that this name stands for, or the BrokerError that says why there are none."""
+    """The settings of a resource. Raises the BrokerError for a resource that has none."""
     if resource.type == ResourceType.TOPIC:
         topic = image.topics.get(TopicName(resource.name))
         if topic is None:

@@ -42,13 +42,14 @@ OnCommitted = Callable[[BrokerError | None], None]
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorTopic:
-    """What the topic is made with when the first request needs it."""
+    """The settings that the topic is created with, and how long an append waits for its replicas."""
 
     name: str
     partition_count: int
     replication_factor: int
     configs: dict[str, str] = field(default_factory=dict)
     compression: Compression = Compression.NONE
+    append_timeout_ms: int | None = None
 
 
 class LoadedRecord(NamedTuple):
@@ -154,7 +155,7 @@ class CoordinatorLog:
         except BrokerError as error:
             on_committed(_as_coordinator_error(error))
             return
-        group: AppendGroup[None] = AppendGroup(node.appends)
+        group: AppendGroup[None] = AppendGroup(node.appends, timeout_ms=self._topic.append_timeout_ms)
         group.add(target, append, None)
         group.listen(partial(_tell_outcome, append, on_committed))
         node.appends.acknowledge(group)
@@ -261,7 +262,7 @@ def _as_coordinator_error(error: BrokerError) -> BrokerError:
     match error.code:
         case ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return BrokerError(ErrorCode.NOT_COORDINATOR, error.message)
-        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS:
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
             return BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
         case _:
             return error.to_keep()

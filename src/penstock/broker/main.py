@@ -1,8 +1,8 @@
-"""The composition root: builds a broker from its settings, runs it, and takes it down again.
+"""The composition root: builds a broker from its configuration, runs it, and shuts it down.
 
-Everything that can be wrong with a start (settings, data directory, address) ends in one `StartError` with a line for a
-person and an exit code; whoever started the broker prints it. A stop by signal is clean: what was acknowledged is on
-disk, indexes are saved, and the next start has nothing to repair.
+Everything that can prevent a start (configuration, data directory, address) raises `StartError`: one line for the
+operator, and an exit code. A stop by signal is clean: acknowledged records are on disk, indexes are saved, and the next
+start needs no recovery.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Node:
         return self._transactions
 
     def resume_transactions(self) -> None:
-        """What a stop or a crash left open must end some day, or its readers would wait for ever."""
+        """Ends the transactions that a stop or a crash left open: their readers wait for that."""
         if TRANSACTION_STATE_TOPIC in self.topics or any(
             partition.log.first_unstable_offset is not None for partition in self.topics.led()
         ):
@@ -143,11 +143,11 @@ class Node:
         self.propose(lambda image: [registration], on_decided)
 
     def open_topics(self) -> None:
-        """Serves every topic in the image, each from its own log and from no other topic's."""
+        """Opens this broker's replicas of every topic in the image. Files that belong to none of them are set aside."""
         for (name, index), log in tuple(self.log_directory.logs.items()):
             topic = self.image.topics.get(TopicName(name))
             if topic is None or not self._is_replica(topic, index) or not self._belongs_to(topic, index):
-                # A deletion that a crash interrupted, or files that somebody put here: not served, and not thrown away.
+                # A deletion that a crash interrupted, or files that were copied here: not served, and not deleted.
                 aside = self.log_directory.set_aside(name, index, self.entropy.uuid().hex())
                 logger.warning("%s belongs to no topic of this broker; set aside as %s", log.directory, aside)
         for topic in self.image.topics.values():
@@ -157,7 +157,7 @@ class Node:
         return index < len(topic.partitions) and self.broker_id in topic.partitions[index].replicas
 
     def _belongs_to(self, topic: TopicImage, index: int) -> bool:
-        """Whether the files under this name were made for this topic, and not for an earlier one of the same name."""
+        """Whether the files belong to this topic, and not to an earlier one of the same name."""
         made_for = self.log_directory.topic_id(topic.name, index)
         return made_for is None or made_for == topic.topic_id
 
@@ -210,11 +210,11 @@ class Node:
             self._groups.topics_changed()
 
     def log_starts_changed(self) -> None:
-        """Records were deleted: the new starts must survive a restart."""
+        """Records were deleted: the new log start offsets must survive a restart."""
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Remembers recovery points, log starts and high watermarks, so that a start after a crash has less to do."""
+        """Writes recovery points, log start offsets and high watermarks, so that recovery after a crash is short."""
         self.log_directory.write_checkpoints(self._high_watermarks())
 
     def _log_offsets(self) -> Iterator[tuple[Labels, int, int]]:
@@ -226,7 +226,7 @@ class Node:
         return {TopicPartition(p.topic_name, p.index): p.high_watermark for p in self.topics.replicas()}
 
     def close(self, *, clean: bool) -> None:
-        """Everything to disk, so that the next start has nothing to repair; not clean after a failure of the disk."""
+        """Closes the logs and the store. `clean` syncs everything, so that the next start needs no recovery."""
         if self._groups is not None:
             self._groups.close()
         if self._transactions is not None:
@@ -280,7 +280,7 @@ class Node:
             self._remove_later(self.log_directory.delete(*made.pop(), self.entropy.uuid().hex()))
 
     def _remove_later(self, path: str) -> None:
-        """Removing files takes long for a large topic, and nobody waits for it; what is left the next start removes."""
+        """Removes files in the background: a large topic takes long. The next start removes what is left."""
         self.loop.run_in_executor(None, self.log_directory.remove_deleted, path)
 
     def _use_dynamic_config(self) -> None:
@@ -339,7 +339,7 @@ class Node:
             self.resume_transactions()
 
     def _drop_deleted_topics(self) -> None:
-        # What was produced to them just before, in the same socket read, goes to their files while these have a name.
+        # Batches that were staged in the same socket read are written while the files still have their names.
         self.appends.write()
         for topic in [topic for topic in self.topics if topic.topic_id not in self.image.topics_by_id]:
             self.topics.remove(topic.name)
@@ -358,7 +358,7 @@ class Node:
 
 
 def log_config(config: TopicConfig, broker: BrokerConfig) -> LogConfig:
-    """What the log must know of a topic's configuration."""
+    """The settings of a log, from its topic's and its broker's configuration."""
     return LogConfig(
         segment_bytes=config.roll_bytes,
         segment_ms=config.segment_ms,

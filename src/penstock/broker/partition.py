@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Append:
-    """One batch on its way into the log, and what its producer will be told."""
+    """One batch on its way into the log, and the outcome for its producer."""
 
     __slots__ = ("base_offset", "code", "duplicate", "end_offset", "log_append_time_ms", "message")
 
@@ -227,7 +227,7 @@ class Partition:
     # The role
 
     def change(self, image: PartitionImage, broker_id: BrokerId, now_ms: int) -> None:
-        """The metadata names another leader or other in-sync replicas. Whoever waits looks the partition up again."""
+        """The metadata names another leader or other in-sync replicas. Waiters look the partition up again."""
         leader = self.leader
         if leader is not None and image.leader == broker_id and image.leader_epoch == leader.leader_epoch:
             self._advance_high_watermark(leader.change_in_sync(image.isr))
@@ -289,7 +289,7 @@ class Partition:
         return self.log.read(offset, bytes_max, end_offset, at_least_one_batch=at_least_one_batch)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """A client that knows another leader epoch than ours must look again (KIP-320)."""
+        """Refuses a client that knows an older or a newer leader epoch than this broker (KIP-320)."""
         if current_leader_epoch == self.leader_epoch or current_leader_epoch < 0:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -305,7 +305,7 @@ class Partition:
         self._waiters.discard(waiter)
 
     def deleted(self) -> None:
-        """The partition is gone. Whoever waits for it looks it up again, and learns that."""
+        """The topic was deleted. Waiters look the partition up again, and get the error."""
         self.is_deleted = True
         self._wake_waiters(limits.REQUEST_BYTES_MAX)
 

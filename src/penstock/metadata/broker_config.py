@@ -1,7 +1,7 @@
-"""A broker's configuration: from its properties file, `--set` options and environment to typed, checked values.
+"""A broker's configuration: typed, checked values from its properties file, `--set` options and environment.
 
-Owns the precedence of those three (a later one wins) and the errors that a person reads: one line with the place, the
-key and the remedy. Reads no file and no environment itself; the composition root passes their content in.
+Owns the precedence of those three (a later one overrides) and their error messages: one line with the place, the key
+and the remedy. Reads no file and no environment itself; the composition root passes their content in.
 
 Invariant: a field's name is its configuration's name with dots as underscores; `listeners`, `advertised_listeners`,
 `inter_broker_listener_name`, `log_dirs` and `node_id` are the only fields that more than one name decides.
@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
 from penstock.metadata.config_definition import ConfigError, ConfigValue, definition_of, nearest_name
 from penstock.metadata.config_source import BrokerLayers
-from penstock.metadata.foreign_broker_configs import NAMES_WITHOUT_EFFECT, refusal
 from penstock.metadata.listeners import (
     Listener,
     advertised_by_name,
@@ -27,6 +26,7 @@ from penstock.metadata.listeners import (
     parse_protocol_map,
 )
 from penstock.metadata.properties import PropertiesError, parse_properties
+from penstock.metadata.unsupported_broker_configs import NAMES_WITHOUT_EFFECT, refusal
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
 # Variables that the program itself reads, although their names resemble a broker's settings.

@@ -1,8 +1,8 @@
-"""The broker's configuration names that mean something here, with Kafka's types, defaults and ranges.
+"""The broker's configuration names that have an effect, with Kafka's types, defaults and ranges.
 
-A table, and nothing that resolves it (`broker_config.py` does). Kafka's other names are in `foreign_broker_configs.py`.
-Where this table departs from Kafka: `node.id`, `process.roles` and `log.dir` have defaults under which a broker starts
-with no configuration at all, listeners cannot be changed while the broker runs, and only PLAINTEXT is offered.
+A table only: `broker_config.py` resolves it. Kafka's other names are in `unsupported_broker_configs.py`.
+Differences from Kafka: `node.id`, `process.roles` and `log.dir` have defaults, so that a broker starts without any
+configuration; listeners cannot be changed while the broker runs; and only PLAINTEXT is offered.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _CLUSTER_WIDE: Final = DynamicScope.CLUSTER_WIDE
 _define = ConfigDefinition
 # fmt: off
 BROKER_CONFIGS: Final = table((
-    # Who the broker is and where it listens.
+    # Identity and listeners.
     _define("node.id", _INT, "1",
-            "This broker's number, unique in its cluster.", minimum=0),
+            "The broker's id, unique in its cluster.", minimum=0),
     _define("broker.id", _INT, "-1",
             "The older name of node.id."),
     _define("broker.rack", _STRING, None,
-            "Where the broker stands; clients may prefer replicas of their own rack."),
+            "The rack of the broker; clients may prefer replicas of their own rack."),
     _define("process.roles", _LIST, "broker,controller",
-            "What the process does; one Penstock process is always both broker and controller.",
+            "The roles of the process; a Penstock process is always both broker and controller.",
             choices=("broker", "controller")),
     _define("listeners", _LIST, "PLAINTEXT://:9092",
             "Where the broker listens: NAME://host:port, comma-separated; an empty host means every interface."),
     _define("advertised.listeners", _LIST, None,
-            "The addresses that clients are told to connect to; unset means listeners."),
+            "The addresses that the broker advertises to clients; unset means listeners."),
     _define("listener.security.protocol.map", _STRING,
             "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-            "Which security protocol each listener name stands for."),
+            "The security protocol of each listener name."),
     _define("inter.broker.listener.name", _STRING, None,
-            "The listener that brokers reach each other by."),
+            "The listener that brokers use to reach each other."),
     _define("security.inter.broker.protocol", _STRING, "PLAINTEXT",
             "The security protocol between brokers.", choices=("PLAINTEXT",)),
     _define("controller.listener.names", _LIST, None,
@@ -53,7 +53,7 @@ BROKER_CONFIGS: Final = table((
             "The directories that hold the data."),
     # Connections and requests.
     _define("connections.max.idle.ms", _LONG, "600000",
-            "A connection that is silent for longer is closed."),
+            "Connections that are idle for longer are closed."),
     _define("max.connections", _INT, str(INT_MAX),
             "How many connections the broker accepts at a time.", minimum=0, scope=_CLUSTER_WIDE),
     _define("max.connections.per.ip", _INT, str(INT_MAX),
@@ -74,7 +74,7 @@ BROKER_CONFIGS: Final = table((
             "The socket's send buffer; -1 leaves it to the system."),
     # Topics.
     _define("auto.create.topics.enable", _BOOLEAN, "true",
-            "Whether a client that asks for an unknown topic gets it created."),
+            "Whether unknown topics are created when a client asks for them."),
     _define("default.replication.factor", _INT, "1",
             "The replication factor of topics that are created without one."),
     _define("delete.topic.enable", _BOOLEAN, "true",
@@ -83,7 +83,7 @@ BROKER_CONFIGS: Final = table((
             "How many replicas must be in sync for a write with acks=all to be accepted.",
             minimum=1, scope=_CLUSTER_WIDE),
     _define("num.partitions", _INT, "1",
-            "How many partitions a topic gets that is created without a number.", minimum=1),
+            "The number of partitions of topics that are created without one.", minimum=1),
     _define("unclean.leader.election.enable", _BOOLEAN, "false",
             "Whether a replica that is not in sync may become leader, at the price of lost records.",
             scope=_CLUSTER_WIDE),
@@ -112,7 +112,7 @@ BROKER_CONFIGS: Final = table((
             minimum=0, scope=_CLUSTER_WIDE),
     # The log on disk.
     _define("log.cleaner.backoff.ms", _LONG, "15000",
-            "How long the cleaner rests when no log needs it.", minimum=0, scope=_CLUSTER_WIDE),
+            "How long the cleaner sleeps when no log needs compaction.", minimum=0, scope=_CLUSTER_WIDE),
     _define("log.cleaner.delete.retention.ms", _LONG, "86400000",
             "How long compacted topics keep the tombstone of a deleted key.", minimum=0, scope=_CLUSTER_WIDE),
     _define("log.cleaner.enable", _BOOLEAN, "true",
@@ -125,7 +125,7 @@ BROKER_CONFIGS: Final = table((
     _define("log.cleaner.min.compaction.lag.ms", _LONG, "0",
             "A record stays uncompacted at least this long.", minimum=0, scope=_CLUSTER_WIDE),
     _define("log.cleanup.policy", _LIST, "delete",
-            "What becomes of old segments: delete, compact (keep the last record of each key), or both.",
+            "The cleanup of old segments: delete, compact (keep the last record of each key), or both.",
             choices=CLEANUP_POLICIES, scope=_CLUSTER_WIDE),
     _define("log.flush.interval.messages", _LONG, str(LONG_MAX),
             "fsync after this many records; 1 makes every acknowledgement wait for the disk.",
@@ -133,11 +133,11 @@ BROKER_CONFIGS: Final = table((
     _define("log.flush.interval.ms", _LONG, None,
             "fsync at the latest this long after a record was written.", scope=_CLUSTER_WIDE),
     _define("log.flush.offset.checkpoint.interval.ms", _INT, "60000",
-            "How often the point up to which logs are known to be on disk is written down.", minimum=0),
+            "How often the recovery points of the logs are checkpointed.", minimum=0),
     _define("log.flush.scheduler.interval.ms", _LONG, str(LONG_MAX),
             "How often it is checked whether a log is due for fsync; also the default of log.flush.interval.ms."),
     _define("log.flush.start.offset.checkpoint.interval.ms", _INT, "60000",
-            "How often the logs' start offsets are written down.", minimum=0),
+            "How often the start offsets of the logs are checkpointed.", minimum=0),
     _define("log.index.interval.bytes", _INT, "4096",
             "How many bytes of log lie between two entries of the offset index.", minimum=0, scope=_CLUSTER_WIDE),
     _define("log.index.size.max.bytes", _INT, "10485760",
@@ -161,20 +161,20 @@ BROKER_CONFIGS: Final = table((
     _define("log.retention.ms", _LONG, None,
             "The age beyond which segments are deleted; -1 means no limit.", scope=_CLUSTER_WIDE),
     _define("log.roll.hours", _INT, "168",
-            "The age at which a new segment is begun, if log.roll.ms is not set.", minimum=1),
+            "The age at which the log rolls to a new segment, if log.roll.ms is not set.", minimum=1),
     _define("log.roll.jitter.hours", _INT, "0",
             "A random amount taken from the age at which segments roll, if log.roll.jitter.ms is not set.", minimum=0),
     _define("log.roll.jitter.ms", _LONG, None,
             "A random amount, up to this, taken from the age at which segments roll.", scope=_CLUSTER_WIDE),
     _define("log.roll.ms", _LONG, None,
-            "The age at which a new segment is begun even if the old one is not full.", scope=_CLUSTER_WIDE),
+            "The age at which the log rolls to a new segment even if the old one is not full.", scope=_CLUSTER_WIDE),
     _define("log.segment.bytes", _INT, "1073741824",
-            "The size at which a new segment is begun.", minimum=1048576, scope=_CLUSTER_WIDE),
+            "The size at which the log rolls to a new segment.", minimum=1048576, scope=_CLUSTER_WIDE),
     _define("log.segment.delete.delay.ms", _LONG, "60000",
             "How long a deleted segment's file stays on disk, renamed.", minimum=0, scope=_CLUSTER_WIDE),
     # Fetching and replication.
     _define("fetch.max.bytes", _INT, "57671680",
-            "The most bytes that one fetch answer holds, whatever the client asks for.", minimum=1024),
+            "The maximum size of a fetch response, whatever the client asks for.", minimum=1024),
     _define("max.incremental.fetch.session.cache.slots", _INT, "1000",
             "How many incremental fetch sessions are kept at a time.", minimum=0),
     _define("num.replica.fetchers", _INT, "1",
@@ -182,17 +182,17 @@ BROKER_CONFIGS: Final = table((
     _define("replica.fetch.backoff.ms", _INT, "1000",
             "How long a follower waits after a failed fetch.", minimum=0),
     _define("replica.fetch.max.bytes", _INT, "1048576",
-            "The most bytes that a follower asks for of one partition.", minimum=0),
+            "The maximum bytes that a follower fetches of one partition.", minimum=0),
     _define("replica.fetch.min.bytes", _INT, "1",
-            "The least bytes that a follower waits for."),
+            "The minimum bytes that a follower waits for."),
     _define("replica.fetch.response.max.bytes", _INT, "10485760",
-            "The most bytes that a follower asks for in one answer.", minimum=0),
+            "The maximum bytes that a follower fetches in one response.", minimum=0),
     _define("replica.fetch.wait.max.ms", _INT, "500",
-            "How long a leader may hold a follower's fetch that finds nothing."),
+            "How long a leader may hold a fetch of a follower that finds no records."),
     _define("replica.high.watermark.checkpoint.interval.ms", _LONG, "5000",
-            "How often the high watermarks are written down."),
+            "How often the high watermarks are checkpointed."),
     _define("replica.lag.time.max.ms", _LONG, "30000",
-            "A follower that has not caught up for this long leaves the in-sync set."),
+            "A follower that has not caught up for this long leaves the in-sync replicas."),
     _define("replica.selector.class", _STRING, None,
             "How a leader picks the replica that a consumer should read from."),
     _define("replica.socket.receive.buffer.bytes", _INT, "65536",
@@ -245,7 +245,7 @@ BROKER_CONFIGS: Final = table((
     _define("group.consumer.min.session.timeout.ms", _INT, "45000",
             "The shortest session timeout that a group may be configured with.", minimum=1),
     _define("group.consumer.session.timeout.ms", _INT, "45000",
-            "A member of the newer protocol that is silent for longer leaves the group.", minimum=1),
+            "A member of the newer protocol that sends no heartbeat for this long leaves the group.", minimum=1),
     _define("group.coordinator.rebalance.protocols", _LIST, "classic,consumer,streams",
             "The group protocols that the broker offers.", choices=("consumer", "classic", "share", "streams")),
     _define("group.initial.rebalance.delay.ms", _INT, "3000",

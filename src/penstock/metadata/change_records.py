@@ -1,7 +1,7 @@
-"""Changes of the cluster image as JSON values, the form in which a store keeps them.
+"""Durable changes of the cluster image as JSON values, for a store to keep.
 
-Pure and strict: what `decode_change` does not recognise raises ValueError, because a record that was not understood
-must never count as one that said nothing.
+Strict: `decode_change` raises ValueError for every record that it does not recognise. A record must never be skipped
+because it was not understood.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What may become of settings at run time: whole replacements and single operations, for topics and brokers.
+"""Decisions about changes of settings at run time: AlterConfigs and IncrementalAlterConfigs, for topics and brokers.
 
-Pure decisions: each returns all settings that the resource has afterwards, or raises the BrokerError that a client
-gets. As in Kafka a topic's invalid setting is INVALID_CONFIG and a broker's is INVALID_REQUEST.
+Each function returns all settings that the resource has afterwards, or raises the BrokerError for the client. As in
+Kafka, an invalid setting of a topic is INVALID_CONFIG and one of a broker is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from penstock.metadata.config_definition import (
     DynamicScope,
     definition_of,
 )
-from penstock.metadata.foreign_broker_configs import NAMES_WITHOUT_EFFECT, refusal
 from penstock.metadata.topic_config import TopicConfig, validate_overrides
 from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
+from penstock.metadata.unsupported_broker_configs import NAMES_WITHOUT_EFFECT, refusal
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
@@ -35,7 +35,7 @@ class Operation(IntEnum):
 
 
 class ConfigOperation(NamedTuple):
-    """`operation` is the number from the wire, which may be none of ours."""
+    """`operation` is the number from the wire, which need not be an `Operation`."""
 
     name: str
     operation: int
@@ -43,7 +43,7 @@ class ConfigOperation(NamedTuple):
 
 
 def replace_topic_config(wanted: Iterable[tuple[str, str | None]], inherited: TopicConfig) -> dict[str, str]:
-    """AlterConfigs: what is not named goes back to its inherited value."""
+    """AlterConfigs: settings that are not named return to their inherited values."""
     configs = _without_nulls(wanted)
     return _checked_topic_config(configs, inherited)
 
@@ -51,7 +51,7 @@ def replace_topic_config(wanted: Iterable[tuple[str, str | None]], inherited: To
 def change_topic_config(
     current: Mapping[str, str], operations: Iterable[ConfigOperation], inherited: TopicConfig
 ) -> dict[str, str]:
-    """IncrementalAlterConfigs: what is not named stays."""
+    """IncrementalAlterConfigs: settings that are not named stay."""
     configs = _changed(current, operations, lambda name: definition_of("topic", name, TOPIC_CONFIGS))
     return _checked_topic_config(configs, inherited)
 
@@ -67,7 +67,7 @@ def replace_broker_config(
 def change_broker_config(
     current: Mapping[str, str], operations: Iterable[ConfigOperation], config: BrokerConfig, *, per_broker: bool
 ) -> dict[str, str]:
-    """IncrementalAlterConfigs for the same."""
+    """IncrementalAlterConfigs for the same settings."""
     try:
         configs = _changed(current, operations, _broker_definition)
     except BrokerError as error:

@@ -1,10 +1,10 @@
-"""What a configuration name means: its type, default and allowed values, and how its text becomes a value.
+"""The definition of a configuration name: its type, default and allowed values, and the parser of its text.
 
-Knows nothing of topics, brokers or where a value came from; the two tables of names (`topic_config_definitions`,
-`broker_config_definitions`) and everything that resolves a value stand on this module.
+Must not know: topics, brokers, where a value came from. The tables of names (`topic_config_definitions`,
+`broker_config_definitions`) and everything that resolves a value are built on this module.
 
-Invariant: a value that Apache Kafka 4.x refuses for a name is refused here too, and the text of an accepted value is
-never rewritten: DescribeConfigs shows what somebody set.
+Invariant: a value that Apache Kafka 4.x refuses for a name is refused here too. The text of an accepted value is never
+rewritten: DescribeConfigs shows it as it was set.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ConfigDefinition(NamedTuple):
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> ConfigValue:
-        """The value that `text` stands for, or ConfigError that names this key and what it accepts."""
+        """The value of `text`. Raises ConfigError with the key and the accepted values."""
         text = text.strip()
         value: ConfigValue
         if self.type is ConfigType.BOOLEAN:
@@ -173,7 +173,7 @@ def table(definitions: Iterable[ConfigDefinition]) -> dict[str, ConfigDefinition
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a typing mistake most likely meant."""
+    """The known name that is nearest to a misspelt one."""
     from difflib import get_close_matches
 
     # difflib compares with every known name, in time that grows with the product of both lengths: names that
@@ -183,7 +183,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
-    """The error for a name that no table has."""
+    """The error for an unknown name."""
     shown = name if len(name) <= 100 else name[:100] + "..."
     nearest = nearest_name(name, known)
     remedy = f"did you mean {nearest}?" if nearest else "remove it"

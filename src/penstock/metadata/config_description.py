@@ -1,6 +1,6 @@
 """Configurations as DescribeConfigs shows them: each value with its source and what it overrides.
 
-Owns the rows' content; which rows a client asked for, and how they are written on the wire, is the handler's.
+Owns the content of the rows. The handler selects them and encodes them.
 
 Invariant: the value of a sensitive setting leaves this module as None.
 """
@@ -19,7 +19,7 @@ from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """One place where the value could come from; the first of a row's is where it does come from."""
+    """A source that sets the value. The first synonym of a row is the one in effect."""
 
     name: str
     value: str | None

@@ -1,6 +1,6 @@
-"""Where a setting came from, and the order in which the sources of a broker's settings override each other.
+"""The sources of a setting, and their order of precedence.
 
-Knows sources and their order; what the names mean is in the tables of definitions.
+Must not know what a name means: that is in the tables of definitions.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerLayers:
-    """What was set for a broker, as text: for itself at run time, for all brokers at run time, at its start.
+    """The settings of a broker as text, by source: at its start, for all brokers at run time, for itself at run time.
 
-    The three maps hold only names that somebody set, and only values that were accepted.
+    The maps hold explicitly set names only, with values that were accepted.
     """
 
     static: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class BrokerLayers:
     per_broker: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[ConfigSource, Mapping[str, str]]]:
-        """From the source that wins to the one that yields."""
+        """In the order of precedence."""
         yield ConfigSource.DYNAMIC_BROKER, self.per_broker
         yield ConfigSource.DYNAMIC_DEFAULT_BROKER, self.cluster_wide
         yield ConfigSource.STATIC_BROKER, self.static

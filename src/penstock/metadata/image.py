@@ -1,10 +1,10 @@
-"""The cluster as this broker knows it: brokers, topics, partitions, settings. The one answer to "what is there?".
+"""The cluster image: brokers, topics, partitions and settings as committed changes describe them.
 
-The values (`PartitionImage`, `TopicImage`, `BrokerImage`) are immutable. `ClusterImage` is not: it has one owner, the
-store that opened it, and `apply` changes it in place, so that a change costs what it touches and not what exists.
-Everyone else reads, and compares `version` to learn whether anything changed since they last looked.
+The values (`PartitionImage`, `TopicImage`, `BrokerImage`) are immutable. `ClusterImage` is not: it has one owner, its
+metadata store, and `apply` changes it in place, so that a change costs what it touches and not the size of the cluster.
+Everything else reads it; `version` tells whether it has changed since the last look.
 
-Knows nothing of how changes are decided (`topics.py`, `config_changes.py`) or kept (`store_local.py`).
+Must not know how changes are decided (`topics.py`, `config_changes.py`) or stored (`store.py`).
 
 Invariants:
 - `topics` and `topics_by_id` hold the same `TopicImage` objects, and no two names collide (`collision_key`).
@@ -81,7 +81,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """The new partitions only; they follow the ones that the topic has."""
+    """The new partitions only; their indexes continue those of the topic."""
 
     topic_id: TopicId
     partitions: tuple[PartitionImage, ...]
@@ -100,7 +100,7 @@ class PartitionChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigChanged:
-    """All settings that the topic has from now on, not only the changed ones."""
+    """All settings of the topic from now on, not only the changed ones."""
 
     topic_id: TopicId
     configs: Mapping[str, str]
@@ -116,7 +116,7 @@ class BrokerConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
-    """Every producer id below `next_producer_id` may have been given to somebody."""
+    """Every producer id below `next_producer_id` belongs to a broker and may be in use."""
 
     next_producer_id: ProducerId
 
@@ -134,16 +134,16 @@ Change = DurableChange | BrokerRegistered
 
 
 class InvalidChange(Exception):
-    """A change that does not fit the image. From a store this means damage; from a decision, a bug."""
+    """A change that does not fit the image. In a journal it is damage; from a decision it is a bug."""
 
 
 def collision_key(name: str) -> str:
-    """Names with one key would share a metric's name in Kafka's tools, which write dots as underscores."""
+    """Names with the same key collide in metric names, where Kafka replaces dots with underscores."""
     return name.replace(".", "_")
 
 
 class ClusterImage:
-    """See the module's docstring: one owner changes it, everybody reads it."""
+    """See the module's docstring: its store changes it, everything else reads it."""
 
     __slots__ = (
         "_names_by_collision_key",

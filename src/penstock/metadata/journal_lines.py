@@ -1,9 +1,9 @@
-"""The text of the metadata journal: one checked JSON value per line. Pure; `store_local.py` owns the file.
+"""The text of the metadata journal: one JSON value per line, with a checksum. Pure; `store_local.py` owns the file.
 
-A line is the CRC32C of the JSON in eight hexadecimal digits, a blank, the JSON in ASCII, and a newline. Lines are
-written and fsynced one at a time, so a crash can harm the last one only, and in two ways: it ends without its newline,
-or blocks of it that never reached the disk read as zeros, while JSON in ASCII holds no zero byte. A last line that is
-whole and still fails its checksum was not torn by a crash; like any damage further up, it is refused and not dropped.
+A line is the CRC32C of the JSON in eight hexadecimal digits, a blank, the JSON in ASCII, and a newline. Each line is
+fsynced before the next is written, so a crash can tear the last line only. A torn line ends without its newline, or has
+blocks of zeros that never reached the disk; JSON in ASCII has no zero bytes. A last line that is whole and fails its
+checksum was not torn by a crash: it is refused, like damage in any other line, and not dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNWRITTEN: Final = b"\0\0"
 
 
 class JournalDamage(Exception):
-    """A line that no crash explains. `line_number` counts from 1."""
+    """A damaged line that a crash cannot explain. `line_number` counts from 1."""
 
     def __init__(self, line_number: int, reason: str) -> None:
         super().__init__(f"line {line_number}: {reason}")

@@ -1,6 +1,6 @@
 """Listener addresses: `NAME://host:port`, as `listeners` and `advertised.listeners` write them.
 
-Knows the text of an address and which names are offered; opening sockets is the broker's.
+Parses addresses and checks names. The broker opens the sockets.
 """
 
 from __future__ import annotations

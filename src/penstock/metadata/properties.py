@@ -1,7 +1,7 @@
 """Java's properties format, which Kafka's configuration files and `meta.properties` are written in.
 
-Knows lines, keys and values, and nothing of what they mean. Every entry keeps the number of the line that it began on,
-so that whoever refuses a value can say where it stands.
+Knows lines, keys and values, and nothing of what they mean. Every entry keeps its line number, so that an error message
+can name the line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 
 def parse_properties(text: str) -> list[Entry]:
-    """All entries in the order of the file. As in Java a key may come twice; the later one is meant to win."""
+    """All entries in the order of the file. As in Java, a key may occur twice; the later one takes precedence."""
     return [_parse_entry(line, number) for line, number in _logical_lines(text)]
 
 

@@ -40,7 +40,7 @@ class StoreError(Exception):
 
 
 class StoreInUse(StoreError):
-    """Another process has the directory."""
+    """Another process uses the directory."""
 
 
 class LocalJournal:

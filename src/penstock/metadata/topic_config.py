@@ -1,7 +1,7 @@
-"""The configuration that a topic really has: its own overrides, over what it inherits from the broker.
+"""The effective configuration of a topic: its own overrides over the settings that it inherits from the broker.
 
 Owns the order of precedence (topic, dynamic broker, dynamic cluster default, static broker, Kafka's default) and the
-conversion of inherited values to the topic's unit. Never knows requests; `config_description.py` shows the same
+conversion of inherited values to the topic's unit. Must not know requests; `config_description.py` shows the same
 resolution to DescribeConfigs.
 
 Invariant: a field's name is its configuration's name with dots as underscores, so the table of definitions decides
@@ -64,15 +64,15 @@ class TopicConfig:
 
     @classmethod
     def inherited(cls, layers: BrokerLayers) -> TopicConfig:
-        """What a topic without overrides gets from its broker. Worth keeping: it is the same for all topics."""
+        """The configuration of a topic without overrides. It is the same for all topics, so callers keep it."""
         values: dict[str, Any] = {field: _inherited_value(name, layers) for field, name in _NAMES.items()}
         return cls(**values)
 
     def with_overrides(self, overrides: Mapping[str, str]) -> TopicConfig:
         """This configuration under a topic's own settings. Raises ConfigError for an unknown name or value.
 
-        Overrides that were accepted once must go on being accepted when the broker's own settings change, so rules
-        that join several settings are not checked here but in `validate_overrides`.
+        Accepted overrides must stay valid when the broker's own settings change. Rules that combine several settings
+        are therefore checked in `validate_overrides` only.
         """
         if not overrides:
             return self
@@ -119,7 +119,7 @@ def validate_overrides(overrides: Mapping[str, str], inherited: TopicConfig) -> 
 
 
 def inherited_values(name: str, layers: BrokerLayers) -> list[InheritedValue]:
-    """What a topic's setting falls back to, the winner first, Kafka's default last."""
+    """The values that a topic's setting falls back to, in the order of precedence; Kafka's default is the last."""
     synonyms = BROKER_SYNONYMS.get(name, ())
     found: list[InheritedValue] = []
     for source, values in layers:

@@ -25,7 +25,7 @@ _define = ConfigDefinition
 # fmt: off
 TOPIC_CONFIGS: Final = table((
     _define("cleanup.policy", _LIST, "delete",
-            "What becomes of old segments: delete, compact (keep the last record of each key), or both.",
+            "The cleanup of old segments: delete, compact (keep the last record of each key), or both.",
             choices=CLEANUP_POLICIES),
     _define("compression.gzip.level", _INT, "-1",
             "gzip's level where the broker recompresses; -1 leaves it to the library.",
@@ -89,13 +89,13 @@ TOPIC_CONFIGS: Final = table((
     _define("retention.ms", _LONG, "604800000",
             "The age beyond which segments are deleted; -1 means no limit.", minimum=-1),
     _define("segment.bytes", _INT, "1073741824",
-            "The size at which a new segment is begun.", minimum=1048576),
+            "The size at which the log rolls to a new segment.", minimum=1048576),
     _define("segment.index.bytes", _INT, "10485760",
             "The largest size of a segment's offset index.", minimum=4),
     _define("segment.jitter.ms", _LONG, "0",
             "A random amount, up to this, taken from segment.ms so that segments do not roll together.", minimum=0),
     _define("segment.ms", _LONG, "604800000",
-            "The age at which a new segment is begun even if the old one is not full.", minimum=1),
+            "The age at which the log rolls to a new segment even if the old one is not full.", minimum=1),
     _define("unclean.leader.election.enable", _BOOLEAN, "false",
             "Whether a replica that is not in sync may become leader, at the price of lost records."),
 ))

@@ -1,7 +1,7 @@
-"""What may become of topics: creation, deletion, more partitions. Pure decisions, each a change or a BrokerError.
+"""Decisions about topics: creation, deletion, more partitions. Each returns a change or raises a BrokerError.
 
-Nothing here changes the image or knows a request; a handler builds a `NewTopic` from its message, and the store makes
-the change that comes back. Ids for new topics arrive as arguments: chance stays outside.
+Must not know requests, and changes no image: a handler builds a `NewTopic` from its message, and the store commits the
+change that is returned. Ids of new topics arrive as arguments.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """What a client asked for, unchecked. `assignment` pairs partitions with their brokers and replaces both counts."""
+    """The topic that a client asks for, unchecked. `assignment` gives brokers by partition and replaces both counts."""
 
     name: str
     partition_count: int = USE_DEFAULT
@@ -53,7 +53,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What the broker's configuration supplies where a request does not."""
+    """The broker's defaults for settings that a request leaves out."""
 
     partition_count: int
     replication_factor: int
@@ -100,13 +100,13 @@ def find_partition(image: ClusterImage, topic: str | TopicId, index: int) -> Top
 def decide_creations(
     image: ClusterImage, wanted: Sequence[NewTopic], defaults: TopicDefaults, new_topic_id: Callable[[], TopicId]
 ) -> dict[str, TopicCreated | BrokerError]:
-    """One request's topics, by name: each decided by itself, and against the others of the request."""
+    """The topics of one request, by name: each is decided by itself, and against the others of the request."""
     decisions: dict[str, TopicCreated | BrokerError] = {}
     names_by_key: dict[str, str] = {}
     partition_count = 0
     for position, topic in enumerate(wanted):
         try:
-            # Before anything is looked at: a request of a million hopeless topics must not keep the broker busy.
+            # First of all: a request with a million invalid topics must not keep the broker busy.
             _check_partitions_per_change(position + 1)
             if topic.name in decisions:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"Topic {_shown(topic.name)!r} is given twice.")
@@ -123,7 +123,7 @@ def decide_creations(
 
 
 def decide_creation(image: ClusterImage, wanted: NewTopic, defaults: TopicDefaults, topic_id: TopicId) -> TopicCreated:
-    """The topic that would come into being, or the BrokerError that says why not."""
+    """The new topic, or the BrokerError that refuses it."""
     name = validate_topic_name(wanted.name)
     if name == CLUSTER_METADATA_TOPIC:
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is reserved for the cluster's own metadata.")
@@ -162,7 +162,7 @@ def decide_deletion(
 def decide_more_partitions(
     image: ClusterImage, name: str, total_count: int, assignments: Sequence[Sequence[int]] | None
 ) -> PartitionsAdded:
-    """The partitions that bring the topic to `total_count`. A topic can grow, never shrink: keys would change place."""
+    """The partitions that bring the topic to `total_count`. A topic never shrinks: its keys would change partitions."""
     topic = image.topics.get(TopicName(name))
     if topic is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {_shown(name)!r}.")
@@ -278,7 +278,7 @@ def _checked_replicas(
     elif len(replicas) != replication_factor:
         reason = f"Partition {index} has {len(replicas)} replicas where the others have {replication_factor}."
     elif unknown := [broker for broker in replicas if broker not in image.brokers]:
-        reason = f"Partition {index} is assigned to broker {unknown[0]}, which is not there."
+        reason = f"Partition {index} is assigned to broker {unknown[0]}, which is not registered."
     else:
         return replicas
     raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

@@ -15,8 +15,8 @@ from penstock.metadata.config_definition import (
     ConfigValue,
     definition_of,
 )
-from penstock.metadata.foreign_broker_configs import NAMES_WITHOUT_EFFECT, refusal
 from penstock.metadata.topic_config_definitions import BROKER_SYNONYMS, TOPIC_CONFIGS
+from penstock.metadata.unsupported_broker_configs import NAMES_WITHOUT_EFFECT, refusal
 
 EVERY_DEFINITION = [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()]
 

@@ -62,6 +62,7 @@ class GroupCoordinator:
                     "segment.bytes": str(config.offsets_topic_segment_bytes),
                 },
                 Compression(config.offsets_topic_compression_codec),
+                append_timeout_ms=config.offsets_commit_timeout_ms,
             ),
         )
         self.metrics = GroupMetrics(node.metrics)

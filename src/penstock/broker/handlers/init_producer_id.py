@@ -1,11 +1,11 @@
 """InitProducerId: an id and an epoch for an idempotent or a transactional producer.
 
-Without a transactional id: an id which nobody had before and nobody will get again. An idempotent producer that asks to
-go on with an old one (version 3, KIP-360) gets a new one too, because nothing ties the two together.
+Without a transactional id, every producer gets a new id that is never used again. An idempotent producer that asks to
+continue with an old id (version 3, KIP-360) gets a new one too, because the broker does not relate the two.
 
-With one: the id that belongs to it under the next epoch, which fences whoever had it before. An open transaction is
-aborted first, and the client told CONCURRENT_TRANSACTIONS. An id without an epoch, or an epoch without an id, is
-INVALID_REQUEST.
+With a transactional id, the producer gets the id that belongs to it, with the next epoch: earlier producers are fenced.
+An open transaction is aborted first, and the client is told CONCURRENT_TRANSACTIONS. An id without an epoch, or an
+epoch without an id, is INVALID_REQUEST.
 
 Versions: 0 to 5; PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before 4. Version 6, two-phase commit, is unstable in Kafka
 and left out.

@@ -71,6 +71,7 @@ class TransactionCoordinator:
                     "segment.bytes": str(config.transaction_state_log_segment_bytes),
                     "unclean.leader.election.enable": "false",
                 },
+                append_timeout_ms=config.request_timeout_ms,
             ),
         )
         self._topic_id: bytes | None = None

@@ -1,8 +1,8 @@
-"""Kafka's broker configuration names that Penstock does not have, so that a Kafka properties file can be read honestly.
+"""Kafka's broker configuration names that Penstock does not support, so that it can load a Kafka properties file.
 
-Two kinds. The ones without effect tune machinery that is not here (thread pools, purgatories, KRaft's quorum, JMX):
-they are accepted, and `BrokerConfig.without_effect` lists them for the log. The refused ones would change what users
-rely on (encryption, authentication, policies, tiered storage): a broker must not start as if it obeyed them.
+Two kinds. Names without effect tune parts that Penstock does not have (thread pools, purgatories, KRaft's quorum, JMX):
+they are accepted, and `BrokerConfig.without_effect` lists them. Refused names configure features that users rely on
+(encryption, authentication, policies, tiered storage): a broker that ignored them would be unsafe.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _WITHOUT_EFFECT: Final = """
 """
 NAMES_WITHOUT_EFFECT: Final = frozenset(_WITHOUT_EFFECT.split())
 
-# Prefixes, each with the reason that the user reads.
+# Prefixes, each with the reason in the error message.
 REFUSED_PREFIXES: Final[dict[str, str]] = {
     "alter.config.policy.": "policy classes are Java classes",
     "authorizer.": "this broker has no authorizer",
