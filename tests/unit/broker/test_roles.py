@@ -419,19 +419,12 @@ def test_a_coordinator_whose_partition_gets_another_leader_gives_its_groups_up(t
 
 def test_a_coordinator_waits_for_its_replicas_for_a_bounded_time(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
-        group = "group"
-        answer = await told(node, commit_request(group, TOPIC, {LED: 1}), 9)
+        ask(node, FindCoordinatorRequest(key="any"), 3)
+        answer = await told(node, commit_request(key_led_by(node, ONE), TOPIC, {LED: 1}), 9)
         # Broker 2 is in sync and never confirms. The client looks for its coordinator again.
         assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    run(
-        tmp_path,
-        scenario,
-        *PARTITIONS,
-        offsets_topic_replication_factor="2",
-        offsets_topic_num_partitions="1",
-        offsets_commit_timeout_ms="10",
-    )
+    run(tmp_path, scenario, *PARTITIONS, offsets_topic_replication_factor="2", offsets_commit_timeout_ms="10")
 
 
 def test_transactions_are_coordinated_by_the_leader_of_their_partition(tmp_path: Path) -> None:
