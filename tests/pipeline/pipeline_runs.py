@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from penstock.pipeline.api import PipelinePlan
 from penstock.pipeline.declaration.spec_file import parse_pipeline
 from penstock.pipeline.failure import PipelineFailed
-from penstock.pipeline.job import run_pipeline
+from penstock.pipeline.run import run_pipeline
 from penstock.pipeline.run_settings import Event, RunSettings
 
 PATIENCE_S = 60

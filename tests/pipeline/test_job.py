@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.sinks import dead_letter_publication
+from penstock.wire.client import WireClient
 from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Pipelines, of_kind
 
@@ -277,3 +278,37 @@ def test_every_change_of_an_aggregation_can_go_to_a_topic(pipelines: Pipelines) 
         ("ada", '{"customer":"ada","orders":2}'),
         ("bob", '{"customer":"bob","orders":1}'),
     ]
+
+
+def test_a_start_asks_a_cluster_once_and_analyses_each_query_once(
+    pipelines: Pipelines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    analysed: list[str] = []
+    metadata, sql = WireClient.metadata, SparkSession.sql
+
+    def counted_metadata(client: WireClient, topics: Any, **more: Any) -> Any:
+        asked.append(topics)
+        return metadata(client, topics, **more)
+
+    def counted_sql(session: SparkSession, query: str, *arguments: Any, **more: Any) -> Any:
+        analysed.append(query)
+        return sql(session, query, *arguments, **more)
+
+    monkeypatch.setattr(WireClient, "metadata", counted_metadata)
+    monkeypatch.setattr(SparkSession, "sql", counted_sql)
+    source, sink, letters = (pipelines.topic(word) for word in ("source", "sink", "letters"))
+    pipelines.send(source, [{"id": 1}, "nonsense"])
+    pipelines.once(
+        f"""
+        name: {pipelines.name("counted")}
+        guarantee: exactly_once
+        source: {{topic: {source}, schema: "id BIGINT"}}
+        transform: [{{a: "SELECT id + 1 AS id FROM source"}}, "SELECT id FROM a WHERE id > 0"]
+        sink: {{topic: {sink}}}
+        on_error: {{dead_letters: {letters}}}
+        """
+    )
+    assert pipelines.values(sink) == [{"id": 2}]
+    assert asked == [None], "source, sink and dead letters are on one cluster, which is asked for all of its topics"
+    assert analysed == ["SELECT id + 1 AS id FROM source", "SELECT id FROM a WHERE id > 0"]

@@ -71,7 +71,9 @@ def test_what_is_not_there_is_named(pipelines: Pipelines) -> None:
     with pytest.raises(PipelineFailed, match=f"topic '{source}s' does not exist; did you mean '{source}'?") as missing:
         pipelines.once(copy(pipelines, source + "s", pipelines.name("sink")))
     assert missing.value.exit_code == ExitCode.NOT_FOUND
-    with pytest.raises(PipelineFailed, match=r"transform: no column is called 'wrd' \(did you mean 'word'\?\)") as bad:
+    with pytest.raises(
+        PipelineFailed, match=r"transform\[0\].sql: no column is called 'wrd' \(did you mean 'word'\?\)"
+    ) as bad:
         pipelines.once(copy(pipelines, source, pipelines.name("sink"), more="transform: SELECT wrd FROM source"))
     assert bad.value.exit_code == ExitCode.INVALID_SQL
     nobody = Pipelines(pipelines.spark, "127.0.0.1:1", pipelines.directory)

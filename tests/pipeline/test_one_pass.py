@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER, DEAD_LETTER_TYPE
 from penstock.pipeline.rows.one_pass import in_one_pass
+from penstock.pipeline.rows.transform_chain import apply_transform
 
 
 def carried(spark: SparkSession, transform: Any, directory: Path) -> DataFrame | None:
@@ -25,7 +26,8 @@ def carried(spark: SparkSession, transform: Any, directory: Path) -> DataFrame |
         " FROM VALUES (1L, 'one', 1), (2L, 'two', 0), (3L, 'dead', 0) AS rows(id, word, divisor)"
     )
     good = marked.where(f"{DEAD_LETTER} IS NULL").drop(DEAD_LETTER)
-    return in_one_pass(session, spec, good, marked, directory)
+    apply_transform(session, spec, {"source": good}, directory)
+    return in_one_pass(session, spec, good, marked)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +62,9 @@ def test_plain_queries_keep_dead_letters_beside_their_rows(
         "SELECT id FROM source UNION ALL SELECT id FROM source",
         "WITH other AS (SELECT id FROM source) SELECT id FROM other",
         "SELECT id FROM source WHERE id IN (SELECT id FROM source)",
-        {"python": "somewhere:function"},
+        {"python": "unchanged:rows"},
     ],
 )
 def test_other_transforms_are_left_to_a_union(spark: SparkSession, tmp_path: Path, transform: Any) -> None:
+    (tmp_path / "unchanged.py").write_text("def rows(source):\n    return source\n")
     assert carried(spark, transform, tmp_path) is None

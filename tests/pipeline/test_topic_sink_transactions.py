@@ -212,7 +212,7 @@ def test_without_a_name_the_planning_process_is_the_run(
     run_batch(options, 0, range(10))
     run_batch(options, 1, range(10, 20))
     before = transaction._own_run
-    monkeypatch.setattr(transaction, "_own_run", transaction._OwnRun())
+    monkeypatch.setattr(transaction, "_own_run", transaction.OwnRun())
     run_batch(options, 2, range(20, 30))
     monkeypatch.setattr(transaction, "_own_run", before)
     with pytest.raises(Fenced):

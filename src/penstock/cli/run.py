@@ -1,7 +1,7 @@
 """`penstock run FILE`: runs a pipeline until it is stopped, or with --once over what is there.
 
 Owns where it runs (the engine of `penstock up` if there is one, else a Spark of its own) and what is shown. What a
-pipeline does is `pipeline/job.py`'s matter.
+pipeline does is in `pipeline/run.py`.
 
 Invariants: a failure is one line on stderr and an exit code; with --json, stdout carries JSON lines and nothing else.
 """
@@ -120,27 +120,16 @@ def _run_file(file: Path, settings: RunSettings) -> None:
 
 
 def _run_in_own_spark(pipeline: PipelineFile, settings: RunSettings) -> None:
-    from penstock.pipeline.own_spark import launch_own_spark
+    from penstock.pipeline.spark_launch import launch_ahead
 
-    # Before the imports that follow: they take as long as a tenth of Java's start, which goes on meanwhile.
-    launch_own_spark(pipeline.spec, settings.master)
+    # Before the imports that follow: they take a tenth of the time of Java's start, which continues meanwhile.
+    launch_ahead(pipeline.spec, settings.master)
     from penstock.pipeline.api import PipelinePlan
-    from penstock.pipeline.job import check_brokers, open_session, run_pipeline
+    from penstock.pipeline.run import PipelineRun
 
-    check_brokers(pipeline.spec, settings)
-    spark = open_session(pipeline.spec, settings)
-    _check_sql(pipeline, spark)
-    run_pipeline(PipelinePlan(pipeline.spec, pipeline.directory, session=spark), settings)
-
-
-def _check_sql(pipeline: PipelineFile, spark: Any) -> None:
-    """Before anything is connected to: a mistake is told with its place in the file."""
-    from penstock.pipeline.analysis import check_with_spark
-    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
-
-    found = check_with_spark(pipeline.spec, spark, pipeline.origin, pipeline.directory)
-    if found.problems:
-        raise InvalidPipeline(found.problems, ExitCode.INVALID_SQL)
+    started = PipelineRun(pipeline.spec, settings)
+    started.check_topics(pipeline.spec)
+    started.execute(PipelinePlan(pipeline.spec, pipeline.directory), pipeline.origin)
 
 
 def _run_in_engine(pipeline: PipelineFile, settings: RunSettings) -> None:
@@ -170,12 +159,17 @@ def _run_in_engine(pipeline: PipelineFile, settings: RunSettings) -> None:
 
 
 def _run_program(file: Path, settings: RunSettings) -> None:
-    from penstock.pipeline.run_settings import running_with
+    from penstock.pipeline.api import Pipeline, ProgramRun, hosting
+
+    def open_run(pipeline: Pipeline) -> ProgramRun:
+        from penstock.pipeline.run import PipelineRun
+
+        return PipelineRun(pipeline.head, settings)
 
     if not file.is_file():
         raise usage_error(f"{file}: no such file")
     sys.path.insert(0, str(file.resolve().parent))
-    with running_with(settings):
+    with hosting(open_run):
         try:
             runpy.run_path(os.fspath(file), run_name="__main__")
         except SystemExit as end:

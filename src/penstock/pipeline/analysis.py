@@ -1,9 +1,9 @@
-"""What Spark thinks of a pipeline before it runs: every query, condition and column, on sources without rows.
+"""Applies the transform of a pipeline, step by step, and names every mistake with its place.
 
-Owns the check that `penstock validate` makes with a session. Sources become empty streams of their declared columns;
-nothing connects to a broker or a database, and no query starts. Functions of the author's are called, on such streams.
-
-Where a source's columns are not declared, SQL is parsed but names cannot be checked; a note says so.
+A run analyses the DataFrames of its sources (`analyse`), so that each query is analysed once and mistakes come with
+their line. `penstock validate` has no brokers: its sources are empty streams of their declared columns; nothing
+connects to a broker or a database, and no query starts. The author's functions are called in both cases. Where a
+source's columns are not declared, validate can only parse the SQL; a note says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.pipeline.declaration.function_reference import FunctionMissing
 from penstock.pipeline.declaration.spec import PipelineSpec
-from penstock.pipeline.declaration.spec_errors import Origin, Problem
+from penstock.pipeline.declaration.spec_errors import Origin, Problem, key_text
 from penstock.pipeline.declaration.transform_spec import PythonStep, SqlStep
 from penstock.pipeline.declaration.verdicts import KeyPath
 from penstock.pipeline.rows.event_time import with_event_time
@@ -28,6 +28,7 @@ from penstock.pipeline.spark.messages import explain_sql, first_sentence, no_suc
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from penstock.pipeline.api import PipelinePlan
 
@@ -43,6 +44,31 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     # Worth a person's eye, and no reason not to run.
     notes: list[Problem] = field(default_factory=list)
+    # The rows for the sink and their output mode, if there are no problems.
+    result: DataFrame | None = field(default=None, compare=False)
+    mode: str | None = field(default=None, compare=False)
+
+
+class KeyOrigin:
+    """The origin of a declaration whose file is unknown: a problem has its key only."""
+
+    def problem(self, path: KeyPath, message: str) -> Problem:
+        return Problem("", 0, key_text(path), message)
+
+    def problem_in_text(self, path: KeyPath, message: str, line: int, position: int) -> Problem:
+        return self.problem(path, f"{message} (line {line}, position {position + 1} of the SQL)")
+
+    def shown(self, path: KeyPath, value: Any) -> str | None:
+        return None
+
+
+ReadSource = Callable[[str, Source], "DataFrame"]
+"""Called with a source and its name in SQL. Raises Spark's AnalysisException for mistakes in its settings."""
+
+
+def analyse(spec: PipelineSpec, spark: SparkSession, origin: TextOrigin, directory: Path, read: ReadSource) -> Findings:
+    """For a run: over the DataFrames that `read` returns, in the run's own session."""
+    return _Check(spec, spark, origin, directory, read=read).declared()
 
 
 def check_with_spark(spec: PipelineSpec, spark: SparkSession, origin: TextOrigin, directory: Path) -> Findings:
@@ -75,12 +101,14 @@ class _Check:
         origin: TextOrigin,
         directory: Path,
         function: Callable[..., Any] | None = None,
+        read: ReadSource | None = None,
     ) -> None:
         self.spec = spec
         self.directory = directory
         self.function = function
         self._spark = spark
         self._origin = origin
+        self._read = read
         self._found = Findings()
 
     def declared(self) -> Findings:
@@ -118,6 +146,12 @@ class _Check:
         frames: dict[str, DataFrame] = {}
         for name, source in self.spec.all_sources.items():
             at = self.spec.source_path(name)
+            if self._read is not None:
+                found = self._real_source(at, name, source, self._read)
+                if found is not None:
+                    frames[name] = found
+                    found.createOrReplaceTempView(name)
+                continue
             if source.columns is None:
                 note = "has no schema: its columns are inferred at the first start, and SQL is only checked for syntax"
                 self._found.notes.append(self._origin.problem(at, note))
@@ -128,9 +162,24 @@ class _Check:
                 frame.createOrReplaceTempView(name)
         return frames if len(frames) == len(self.spec.all_sources) else None
 
+    def _real_source(self, at: KeyPath, name: str, source: Source, read: ReadSource) -> DataFrame | None:
+        from pyspark.errors import AnalysisException, ParseException
+
+        try:
+            frame = read(name, source)
+        except (AnalysisException, ParseException) as failure:
+            # Only an analysis of the declared columns can say which key is wrong.
+            before = len(self._found.problems)
+            if source.columns is not None:
+                self._source(at, source, source.columns)
+            if len(self._found.problems) == before:
+                self._sql_problem(at, failure)
+            return None
+        return frame if self._has_event_time(at, source, frame.schema) else None
+
     def _source(self, at: KeyPath, source: Source, columns: str) -> DataFrame | None:
         from pyspark.errors import PySparkException
-        from pyspark.sql.types import StructType, TimestampType
+        from pyspark.sql.types import StructType
 
         try:
             schema = StructType.fromDDL(columns)
@@ -140,6 +189,22 @@ class _Check:
         if not isinstance(schema, StructType):
             self.problem((*at, "schema"), "expected columns as in CREATE TABLE, such as 'id BIGINT, name STRING'")
             return None
+        if not self._has_event_time(at, source, schema):
+            return None
+        time = source.event_time
+        if time.dedupe and not time.watermark and not source.is_static:
+            note = "without a watermark, every key is remembered for ever"
+            self._found.notes.append(self._origin.problem((*at, "dedupe"), note))
+        frame = empty_rows(self._spark, source, columns)
+        where: KeyPath = ("expect",) if self.spec.expect else (*at, "expect")
+        for rule, condition in source.expectations.items():
+            self._condition((*where, rule), frame, condition)
+        return frame
+
+    def _has_event_time(self, at: KeyPath, source: Source, schema: StructType) -> bool:
+        """Whether the columns that the source's event time needs exist, and have the right type."""
+        from pyspark.sql.types import TimestampType
+
         time = source.event_time
         wrong = False
         for key, names in {"timestamp": (time.column,) if time.column else (), "dedupe": time.dedupe}.items():
@@ -151,16 +216,7 @@ class _Check:
             found = schema[str(time.column)].dataType.simpleString().upper()
             self.problem((*at, "timestamp"), f"'{time.column}' is {found}; event time is a TIMESTAMP")
             wrong = True
-        if wrong:
-            return None
-        if time.dedupe and not time.watermark and not source.is_static:
-            note = "without a watermark, every key is remembered for ever"
-            self._found.notes.append(self._origin.problem((*at, "dedupe"), note))
-        frame = empty_rows(self._spark, source, columns)
-        where: KeyPath = ("expect",) if self.spec.expect else (*at, "expect")
-        for rule, condition in source.expectations.items():
-            self._condition((*where, rule), frame, condition)
-        return frame
+        return not wrong
 
     def _condition(self, path: KeyPath, frame: DataFrame, condition: str) -> None:
         found = self.expression_type(path, frame, condition)
@@ -223,7 +279,8 @@ class _Check:
             return
         self.spec.sink.writer().check_result(self, result)
         try:
-            output_mode(self.spec, result)
+            self._found.mode = output_mode(self.spec, result)
+            self._found.result = result
         except PySparkException as failure:
             self.problem(("output_mode",) if self.spec.output_mode else ("sink",), self._not_in_this_mode(failure))
 

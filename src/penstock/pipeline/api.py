@@ -1,6 +1,6 @@
 """Pipelines as Python programs: `p.read(...)`, DataFrames, `p.write(...)`, `p.run()`.
 
-Owns the way from calls to the model (`spec.py`) and to the plan that `job.py` runs. Everything is checked when it is
+Owns the way from calls to the model (`spec.py`) and to the plan that `run.py` runs. Everything is checked when it is
 said: a call with a mistake raises InvalidPipeline, whose one line names the caller's file and line. Spark starts with
 the first `read`.
 
@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,6 +25,7 @@ from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineHead, Pipeli
 from penstock.pipeline.declaration.spec_errors import InvalidPipeline, Problem, explain, key_text, may_be_shown
 from penstock.pipeline.declaration.verdicts import KeyPath
 from penstock.pipeline.endpoints import Endpoint
+from penstock.pipeline.process_state import ProgramHost, process_wide
 from penstock.pipeline.sources.kinds import DeclaredSource
 from penstock.pipeline.sources.source import Source
 
@@ -36,14 +37,13 @@ _SOURCE: Final[TypeAdapter[Source]] = TypeAdapter(DeclaredSource)
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """What `job.run_pipeline` is given: the declaration and, from a program, what stands in for the transform."""
+    """What `PipelineRun.execute` is given: the declaration and, from a program, what stands in for the transform."""
 
     spec: PipelineSpec
     # Where `module:function` is looked for first.
     directory: Path
     # The sources' DataFrames as they were handed out, and the one to write; None: `spec.transform` makes it.
     result: DataFrame | None = None
-    session: SparkSession | None = None
     # A sink that the program passed as an object; it needs no import.
     function: Callable[..., Any] | None = None
     once: bool = False
@@ -66,31 +66,67 @@ class CallOrigin:
         return str(value) if may_be_shown(path) else None
 
 
-@dataclass(slots=True)
-class Checked:
-    """What a program declared before it was stopped."""
+class ProgramRun(Protocol):
+    """What a `Pipeline` hands its reads and its plan to: a `PipelineRun`, or a check."""
 
-    # Asked for the first time when something is read: a mistake before that needs no Spark.
-    open_session: Callable[[], SparkSession]
-    pipelines: list[Pipeline] = field(default_factory=list)
+    @property
+    def spark(self) -> SparkSession: ...
+
+    def read(self, name: str, source: Source) -> DataFrame: ...
+
+    def execute(self, plan: PipelinePlan) -> None: ...
 
 
 class ProgramChecked(BaseException):
-    """Raised by `run` under `checking`. Not an Exception: a program's own `except` must not swallow it."""
+    """Ends a program that is only checked. Not an Exception: a program's own `except` must not swallow it."""
 
 
-_checking: ContextVar[Checked | None] = ContextVar("checking", default=None)
+class ProgramCheck:
+    """The runs of a program that `penstock validate` checks: sources are empty, and `execute` ends the program."""
+
+    def __init__(self, open_session: Callable[[], SparkSession]) -> None:
+        # Called when the first source is read: a mistake before that needs no Spark.
+        self._open_session = open_session
+        self.pipelines: list[Pipeline] = []
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        return self._open_session().newSession()
+
+    def read(self, name: str, source: Source) -> DataFrame:
+        from penstock.pipeline.analysis import empty_rows
+
+        if source.columns is None:
+            message = "has no schema; a program can only be checked when its sources declare their columns"
+            raise InvalidPipeline([_caller().problem((name, "schema"), message)])
+        return empty_rows(self.spark, source, source.columns)
+
+    def execute(self, plan: PipelinePlan) -> None:
+        raise ProgramChecked
 
 
 @contextmanager
-def checking(open_session: Callable[[], SparkSession]) -> Iterator[Checked]:
-    """Inside, pipelines are declared and not run."""
-    checked = Checked(open_session)
-    token = _checking.set(checked)
+def hosting(open_run: Callable[[Pipeline], ProgramRun]) -> Iterator[None]:
+    """Inside, a program that is run in this process gets its pipelines' runs from the command that runs it."""
+    host = process_wide(ProgramHost)
+    host.open_run = open_run
     try:
-        yield checked
+        yield
     finally:
-        _checking.reset(token)
+        host.open_run = None
+
+
+@contextmanager
+def checking(open_session: Callable[[], SparkSession]) -> Iterator[ProgramCheck]:
+    """Inside, pipelines are declared and not run."""
+    check = ProgramCheck(open_session)
+
+    def open_run(pipeline: Pipeline) -> ProgramRun:
+        check.pipelines.append(pipeline)
+        return check
+
+    with hosting(open_run):
+        yield check
 
 
 class Pipeline:
@@ -105,23 +141,26 @@ class Pipeline:
         self._sources: dict[str, Source] = {}
         self._sink: Endpoint | None = None
         self._result: DataFrame | None = None
-        self._session: SparkSession | None = None
-        checked = _checking.get()
-        if checked is not None:
-            checked.pipelines.append(self)
+        host = process_wide(ProgramHost)
+        self._given_run: ProgramRun | None = host.open_run(self) if host.open_run is not None else None
 
     @property
     def spark(self) -> SparkSession:
         """The session in which this pipeline's DataFrames live; the first use starts it."""
-        if self._session is None:
-            checked = _checking.get()
-            if checked is not None:
-                self._session = checked.open_session().newSession()
-            else:
-                from penstock.pipeline.job import open_session
+        return self._run.spark
 
-                self._session = open_session(self._head)
-        return self._session
+    @cached_property
+    def _run(self) -> ProgramRun:
+        """Reads and `run` use the same one. It is made when it is first used: that imports what runs pipelines."""
+        if self._given_run is not None:
+            return self._given_run
+        from penstock.pipeline.run import PipelineRun
+
+        return PipelineRun(self._head)
+
+    @property
+    def head(self) -> PipelineHead:
+        return self._head
 
     def read(self, source: Endpoint, name: str | None = None) -> DataFrame:
         """A DataFrame of the source's rows, parsed and checked; SQL of `spark` knows it by `name`."""
@@ -134,7 +173,7 @@ class Pipeline:
             model = _SOURCE.validate_python(source.keys)
         except ValidationError as invalid:
             raise InvalidPipeline(explain(invalid, origin)) from None
-        frame = self._open(name, model, origin)
+        frame = self._run.read(name, model)
         self._sources[name] = model
         frame.createOrReplaceTempView(name)
         return frame
@@ -165,7 +204,7 @@ class Pipeline:
         spec = self.spec()
         function = self._sink.function if self._sink is not None else None
         directory = Path(self._origin.file).resolve().parent
-        return PipelinePlan(spec, directory, self._result, self._session, function, once)
+        return PipelinePlan(spec, directory, self._result, function, once)
 
     @property
     def origin(self) -> CallOrigin:
@@ -174,24 +213,7 @@ class Pipeline:
 
     def run(self, *, once: bool = False) -> None:
         """Runs until it is stopped; with `once`, takes what is there and returns."""
-        plan = self.plan(once=once)
-        if _checking.get() is not None:
-            raise ProgramChecked
-        from penstock.pipeline.job import run_pipeline
-
-        run_pipeline(plan)
-
-    def _open(self, name: str, source: Source, origin: CallOrigin) -> DataFrame:
-        if _checking.get() is None:
-            from penstock.pipeline.job import read_source
-
-            return read_source(self.spark, self._head, name, source)
-        from penstock.pipeline.analysis import empty_rows
-
-        if source.columns is None:
-            message = "has no schema; a program can only be checked when its sources declare their columns"
-            raise InvalidPipeline([origin.problem((name, "schema"), message)])
-        return empty_rows(self.spark, source, source.columns)
+        self._run.execute(self.plan(once=once))
 
     def _declared(self, sink: Endpoint) -> PipelineSpec:
         sole = list(self._sources) == [SOLE_SOURCE]

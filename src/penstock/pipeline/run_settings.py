@@ -1,16 +1,17 @@
-"""How a pipeline is run, as opposed to what it is: what the command said, who is told, and when to stop.
+"""How a pipeline is run, as opposed to what it is: what the command asks for, who gets the events, and when to stop.
 
-A program calls `Pipeline.run()` without any of it; `running_with` lets the command that runs the program say it.
+It must stay quick to import: the command and the client of the engine use it without Spark.
 """
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.metrics import Metrics
@@ -39,18 +40,23 @@ class RunSettings:
     spark: SparkSession | None = None  # of an engine that hosts the pipeline; None: one of its own
 
 
-_settings: ContextVar[RunSettings | None] = ContextVar("run settings", default=None)
-
-
 @contextmanager
-def running_with(settings: RunSettings) -> Iterator[None]:
-    """Inside, pipelines that are run follow these settings."""
-    token = _settings.set(settings)
+def stopping_on_signals(ask_to_stop: Callable[[], None]) -> Iterator[None]:
+    """The first ctrl-C or SIGTERM asks the pipeline to finish its batch; a second ctrl-C does not wait for it.
+
+    Only a main thread can be told of signals. In another one, somebody else decides when to stop.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        ask_to_stop()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        _settings.reset(token)
-
-
-def current_settings() -> RunSettings | None:
-    return _settings.get()
+        for number, handler in before.items():
+            signal.signal(number, handler)

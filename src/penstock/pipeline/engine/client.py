@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.engine.protocol import Lines, Message, socket_path
-from penstock.pipeline.stop_signals import stopping_on_signals
+from penstock.pipeline.run_settings import stopping_on_signals
 
 _ANSWER_TIMEOUT_S: Final = 3.0
 

@@ -39,9 +39,10 @@ def packed_settings(settings: RunSettings) -> dict[str, Any]:
 def host(spark: SparkSession) -> Host:
     """For `Engine`: runs pipelines in sessions of this Spark."""
     from penstock.pipeline.api import PipelinePlan
-    from penstock.pipeline.engine.mistakes import mistakes_in_sql
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
+    from penstock.pipeline.engine.mistakes import NoFile, mistakes_as_json
     from penstock.pipeline.failure import PipelineFailed
-    from penstock.pipeline.job import check_brokers, run_pipeline
+    from penstock.pipeline.run import PipelineRun
     from penstock.pipeline.run_settings import RunSettings
 
     def run_hosted(spec: dict[str, Any], options: dict[str, Any], run: Run) -> int:
@@ -55,10 +56,15 @@ def host(spark: SparkSession) -> Host:
             stop=run.stop,
             spark=spark,
         )
+        hosted = PipelineRun(declared, settings)
         try:
-            # Before its checkpoint is looked at: a misspelled topic is no reason to name another one.
-            check_brokers(declared, settings)
-            run_pipeline(PipelinePlan(declared, Path(run.directory)), settings)
+            # Before the checkpoint is read: a misspelled topic is no reason to name another one.
+            hosted.check_topics(declared)
+            hosted.execute(PipelinePlan(declared, Path(run.directory)), NoFile())
+        except InvalidPipeline as invalid:
+            mistakes = mistakes_as_json(invalid.problems)
+            run.report({"event": "failed", "pipeline": run.name, "reason": str(invalid), "mistakes": mistakes})
+            return int(invalid.exit_code)
         except PipelineFailed as failure:
             event: dict[str, Any] = {
                 "event": "failed",
@@ -66,8 +72,6 @@ def host(spark: SparkSession) -> Host:
                 "reason": str(failure),
                 "condition": failure.entry.condition,
             }
-            if failure.exit_code == ExitCode.INVALID_SQL:
-                event["mistakes"] = mistakes_in_sql(declared, spark, Path(run.directory))
             run.report(event)
             return int(failure.exit_code)
         return int(ExitCode.OK)

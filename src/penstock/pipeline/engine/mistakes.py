@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.declaration.spec_errors import Problem, key_text
 from penstock.pipeline.declaration.spec_file import FileOrigin
 from penstock.pipeline.declaration.verdicts import KeyPath
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class _Mistake(Problem):
     text_position: int = 0
 
 
-class _NoFile:
+class NoFile:
     """The origin of a declaration that came without its file."""
 
     def problem(self, path: KeyPath, message: str) -> Problem:
@@ -41,19 +39,17 @@ class _NoFile:
         return None
 
 
-def mistakes_in_sql(spec: PipelineSpec, spark: SparkSession, directory: Path) -> list[dict[str, Any]]:
-    """All of them, as JSON. Empty if Spark needs the rows themselves to find what is wrong."""
-    from penstock.pipeline.analysis import check_with_spark
-
+def mistakes_as_json(problems: Sequence[Problem]) -> list[dict[str, Any]]:
+    """Problems that were found with the origin `NoFile`."""
     return [
         {"path": list(found.path), "message": found.message, "line": found.text_line, "position": found.text_position}
-        for found in check_with_spark(spec, spark, _NoFile(), directory).problems
+        for found in problems
         if isinstance(found, _Mistake)
     ]
 
 
 def mistakes_in_file(mistakes: Sequence[dict[str, Any]], origin: FileOrigin) -> list[Problem]:
-    """What `mistakes_in_sql` has found, where it stands in the file."""
+    """What `mistakes_as_json` wrote, where it stands in the file."""
     problems = []
     for mistake in mistakes:
         path, message, line = tuple(mistake["path"]), str(mistake["message"]), int(mistake["line"])

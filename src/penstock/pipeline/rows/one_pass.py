@@ -15,29 +15,24 @@ from typing import TYPE_CHECKING, Final
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.declaration.transform_spec import SqlStep
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER, METRIC
-from penstock.pipeline.rows.transform_chain import apply_transform
 from penstock.pipeline.spark.internals import operators, simple_query
 from penstock.pipeline.spark.messages import quiet_pyspark
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 _PLAIN_OPERATORS: Final = frozenset({"Project", "Filter", "SubqueryAlias", "View"})
 
 
-def in_one_pass(
-    spark: SparkSession, spec: PipelineSpec, good: DataFrame, marked: DataFrame, directory: Path
-) -> DataFrame | None:
+def in_one_pass(spark: SparkSession, spec: PipelineSpec, good: DataFrame, marked: DataFrame) -> DataFrame | None:
     """The transform's rows with DEAD_LETTER beside them; None if the transform is not that simple.
 
-    `good` is the one source, `marked` the same with its dead letters, whose other columns may hold anything.
+    The transform was applied in this session: each step is a view. `good` is the one source, `marked` the same with its
+    dead letters, whose other columns may hold anything.
     """
     [(name, _)] = spec.all_sources.items()
     if not all(isinstance(step, SqlStep) for step in spec.transform):
         return None
-    apply_transform(spark, spec, {name: good}, directory)  # the views by which steps know each other
     plain, rows = good, marked
     for index, step in enumerate(spec.transform):
         assert isinstance(step, SqlStep)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.brokers import ensure_topic
 from penstock.pipeline.declaration.spec import EveryInterval, PipelineSpec
 from penstock.pipeline.sinks.sink_writer import SinkStart
 
@@ -22,7 +21,7 @@ def prepared(start: SinkStart) -> Callable[[], StreamingQuery]:
     """Does what has to be done once in a run. What it returns starts the query, as often as it is called."""
     spec = start.spec
     if spec.dead_letter_topic is not None:
-        ensure_topic("on_error.dead_letters", spec.dead_letter_topic, start.brokers.of_dead_letters(spec))
+        start.brokers.ensure_topic("on_error.dead_letters", spec.dead_letter_topic, start.brokers.of_dead_letters(spec))
     writer = spec.sink.writer().prepare(start)
     options = {"checkpointLocation": start.checkpoint.location}
 

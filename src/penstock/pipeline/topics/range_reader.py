@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import BrokerUnreachable, UnknownTopic
+from penstock.pipeline.process_state import discard_client, shared_client
 from penstock.pipeline.topics.data_loss import DataLossPolicy
 from penstock.pipeline.topics.errors import TopicSourceError
 from penstock.pipeline.topics.options import SourceOptions
 from penstock.pipeline.topics.planning import OffsetRange
-from penstock.pipeline.topics.shared_clients import forget_client, shared_client
 from penstock.pipeline.topics.wire_cluster import isolation_level, wire_settings
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.wire.client import Fetched, FetchOptions, Pending, WireClient
@@ -66,7 +66,7 @@ def read_range(
                 raise TopicSourceError(f"{piece.topic_partition} cannot be read: {refusal.message}") from refusal
             start_offset = _after_loss(shared_client(settings), piece, reading.next_offset, loss)
         except BrokerUnreachable:
-            forget_client(settings)
+            discard_client(settings)
             raise
 
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.core.errors import UnknownTopic
+from penstock.pipeline.process_state import process_wide, shared_client
 from penstock.pipeline.spark.session import is_on_one_machine
 from penstock.pipeline.topics.errors import InvalidOption, TopicSinkError
-from penstock.pipeline.topics.shared_clients import shared_client
 from penstock.pipeline.topics.sink_columns import ARRANGED_SCHEMA, input_columns
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options
 from penstock.wire.client import WireClient
@@ -133,7 +133,7 @@ def partition_count(client: WireClient, topic: str) -> int:
         time.sleep(_TOPIC_PAUSE_S)
 
 
-_partition_counts = PartitionCounts()
+_partition_counts: Final = process_wide(PartitionCounts)
 
 
 def encoder_of_task(options: SinkOptions, columns: list[str]) -> RowEncoder:

@@ -21,11 +21,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from penstock.core.errors import BrokerUnreachable, CarriedError, ClientError, PenstockError
 from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.pipeline import crash_points
+from penstock.pipeline.process_state import discard_client, process_wide, shared_client
 from penstock.pipeline.topics.batch_ledger import is_ended_by_others
 from penstock.pipeline.topics.errors import BatchInterrupted, TopicSinkError
 from penstock.pipeline.topics.handed_over import HandedOver, taken_over
 from penstock.pipeline.topics.row_encoding import Chunk
-from penstock.pipeline.topics.shared_clients import forget_client, shared_client
 from penstock.pipeline.topics.sink_options import SinkOptions
 from penstock.pipeline.topics.transaction import BatchAttempt, interruption
 from penstock.protocol.error_codes import BrokerError
@@ -66,7 +66,7 @@ def produce_in_transaction(
     except (ClientError, BrokerError) as error:
         if is_ended_by_others(error):
             raise interruption(client, options, attempt) from error
-        forget_client(options.wire_settings)
+        discard_client(options.wire_settings)
         raise
 
 
@@ -97,11 +97,11 @@ def produce_directly(options: SinkOptions, chunks: Iterable[Chunk]) -> dict[Topi
             return _send_all(client.sender(acks=options.acks, timeout_s=options.delivery_timeout_ms / 1000), chunks)
         return _own_producers.send_all(client, options, chunks)
     except (ClientError, BrokerError):
-        forget_client(options.wire_settings)
+        discard_client(options.wire_settings)
         raise
 
 
-class _OwnProducers:
+class OwnProducers:
     """The producer's name of this process, used by one task after the other: asking for one costs a round trip."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class _OwnProducers:
         return records
 
 
-_own_producers = _OwnProducers()
+_own_producers: Final = process_wide(OwnProducers)
 
 
 def _send_all(sender: BatchSender, chunks: Iterable[Chunk]) -> dict[TopicPartition, int]:

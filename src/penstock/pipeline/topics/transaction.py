@@ -25,6 +25,7 @@ from typing import Final
 from penstock.core.errors import ClientError
 from penstock.core.ids import ProducerIdentity
 from penstock.pipeline import crash_points
+from penstock.pipeline.process_state import discard_client, process_wide, shared_client
 from penstock.pipeline.topics.batch_ledger import (
     LedgerEntry,
     add_to_transaction,
@@ -35,7 +36,6 @@ from penstock.pipeline.topics.batch_ledger import (
     take_epoch,
 )
 from penstock.pipeline.topics.errors import BatchInterrupted, Fenced
-from penstock.pipeline.topics.shared_clients import forget_client, shared_client
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options, require_batches_topic
 from penstock.protocol.error_codes import BrokerError
 from penstock.wire.client import WireClient
@@ -58,7 +58,7 @@ class BatchAttempt:
         return self.last_committed.holds(query_id, batch_id)
 
 
-class _OwnRun:
+class OwnRun:
     """Where no driver names its run, the process that plans the batches is one."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _OwnRun:
         """When a batch of this process last found its run to be the owner."""
 
 
-_own_run = _OwnRun()
+_own_run: Final = process_wide(OwnRun)
 
 
 def claim_ownership(options: Mapping[str, str]) -> None:
@@ -94,7 +94,7 @@ def begin_stream_batch(options: SinkOptions) -> BatchAttempt:
         crash_points.reached("topic.after_init")
         entry = read_entry(client, options, require_stable=True)
     except ClientError:
-        forget_client(options.wire_settings)
+        discard_client(options.wire_settings)
         raise
     if entry is None or entry.owner != owner:
         _own_run.seen_owner_s.pop(_ledger_of(options), None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.brokers import ensure_topic
 from penstock.pipeline.checkpoint import Checkpoint
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 from penstock.pipeline.sinks.micro_batch import stream_writers
@@ -33,7 +32,7 @@ class TopicSinkWriter(SinkWriter):
         spec, sink = start.spec, self._sink
         kafka = start.brokers.of(sink.kafka)
         require_known_batches(spec, sink, kafka, start.checkpoint)
-        ensure_topic("sink.topic", sink.topic, kafka)
+        start.brokers.ensure_topic("sink.topic", sink.topic, kafka)
         options = {f"kafka.{name}": value for name, value in kafka.items()}
         options |= {name: str(value) for name, value in sink.options.items() if not name.lower().startswith("kafka.")}
         options |= {"guarantee": spec.guarantee, "transactionalId": spec.name, "run": start.run}

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.pipeline.stop_signals import stopping_on_signals
+from penstock.pipeline.run_settings import stopping_on_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline import own_spark
+from penstock.pipeline import spark_launch
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.spark.java import JavaMissingError
@@ -18,8 +18,8 @@ COPY: dict[str, Any] = {"name": "copy", "source": {"topic": "in"}, "sink": {"top
 
 def settings_for(head: PipelineHead, monkeypatch: pytest.MonkeyPatch) -> SparkSettings:
     asked: list[SparkSettings] = []
-    monkeypatch.setattr(own_spark, "start", asked.append)
-    own_spark.own_spark(head, None)
+    monkeypatch.setattr(spark_launch, "start", asked.append)
+    spark_launch.start_spark(head, None)
     [settings] = asked
     return settings
 
@@ -50,8 +50,8 @@ def test_a_program_may_do_anything(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_starts_ahead_is_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = PipelineSpec.model_validate({**COPY, "spark": {"spark.sql.shuffle.partitions": 3, "spark.ui.enabled": True}})
     ahead: list[SparkSettings] = []
-    monkeypatch.setattr(own_spark, "launch", ahead.append)
-    own_spark.launch_own_spark(spec, None)
+    monkeypatch.setattr(spark_launch, "launch", ahead.append)
+    spark_launch.launch_ahead(spec, None)
     assert ahead == [settings_for(spec, monkeypatch)]
     assert ahead[0].conf == {"spark.sql.shuffle.partitions": "3", "spark.ui.enabled": "true"}
 
@@ -66,7 +66,7 @@ def test_a_machine_without_java_is_one_line_and_a_code(monkeypatch: pytest.Monke
     def launch(_settings: SparkSettings) -> None:
         raise JavaMissingError("Spark needs Java")
 
-    monkeypatch.setattr(own_spark, "launch", launch)
+    monkeypatch.setattr(spark_launch, "launch", launch)
     with pytest.raises(PipelineFailed, match="Spark needs Java") as failure:
-        own_spark.launch_own_spark(PipelineSpec.model_validate(COPY), None)
+        spark_launch.launch_ahead(PipelineSpec.model_validate(COPY), None)
     assert failure.value.exit_code == ExitCode.MISSING_REQUIREMENT

@@ -25,14 +25,14 @@ def conf_of(head: PipelineHead) -> dict[str, str]:
     return {name: _text(value) for name, value in head.spark.items()}
 
 
-def launch_own_spark(spec: PipelineSpec, master: str | None) -> None:
-    """Returns at once, so that Java starts while other things are done; `own_spark` then waits for it."""
-    with _told_in_one_line():
+def launch_ahead(spec: PipelineSpec, master: str | None) -> None:
+    """Returns at once, so that Java starts while other things are done; `start_spark` then waits for it."""
+    with _refusals():
         launch(_settings(spec, master))
 
 
-def own_spark(head: PipelineHead, master: str | None) -> SparkSession:
-    with _told_in_one_line():
+def start_spark(head: PipelineHead, master: str | None) -> SparkSession:
+    with _refusals():
         return start(_settings(head, master))
 
 
@@ -47,7 +47,7 @@ def _settings(head: PipelineHead, master: str | None) -> SparkSettings:
 
 
 @contextmanager
-def _told_in_one_line() -> Iterator[None]:
+def _refusals() -> Iterator[None]:
     try:
         yield
     except (JavaMissingError, JvmError) as missing:

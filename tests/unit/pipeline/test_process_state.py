@@ -1,0 +1,37 @@
+"""What a process keeps stands in one module, and nothing else connects reading to running."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import penstock.pipeline
+from penstock.pipeline.process_state import ProgramHost, SharedClients, discard_client, process_wide, shared_client
+
+
+def test_a_process_has_one_of_each() -> None:
+    assert process_wide(ProgramHost) is process_wide(ProgramHost)
+
+
+def test_no_module_links_reading_to_running_behind_a_run() -> None:
+    forbidden = {"WeakKeyDictionary", "WeakValueDictionary", "ContextVar", "local"}
+    for file in Path(penstock.pipeline.__file__).parent.rglob("*.py"):
+        for node in ast.parse(file.read_text()).body:
+            for part in ast.walk(node) if isinstance(node, ast.Assign | ast.AnnAssign) else ():
+                if isinstance(part, ast.Call):
+                    name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+                    assert name not in forbidden, f"{file}:{part.lineno}"
+
+
+def test_clients_are_shared_by_their_settings_and_few() -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1"}
+    first = shared_client(settings)
+    assert shared_client(dict(settings)) is first
+    discard_client(settings)
+    again = shared_client(settings)
+    assert again is not first
+    for number in range(2, 6):
+        shared_client({"bootstrap.servers": f"127.0.0.1:{number}"})
+    assert shared_client(settings) is not again
+    for number in range(1, 6):
+        process_wide(SharedClients).discard({"bootstrap.servers": f"127.0.0.1:{number}"})
