@@ -1,4 +1,4 @@
-"""`penstock run FILE`: runs a pipeline until it is stopped, or with --once over what is there.
+"""`penstock run FILE`: runs a pipeline until it is stopped; with --once, until all available records are processed.
 
 Owns where it runs (the engine of `penstock up` if there is one, else a Spark of its own) and what is shown. What a
 pipeline does is in `pipeline/run.py`.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EPILOG: Final = (
     examples(
         "penstock run revenue.yaml                       until ctrl-C, which lets the batch finish",
-        "penstock run --once revenue.yaml                what is there now, then stop",
+        "penstock run --once revenue.yaml                all available records, then exit",
         "penstock run --json revenue.yaml                events as JSON lines",
         "penstock run --master spark://host:7077 --checkpoint hdfs:///cp/revenue revenue.yaml",
     )
@@ -43,7 +43,7 @@ _EXTRAS: Final = ("pydantic", "yaml", "pyspark", "py4j", "pyarrow", "numba", "nu
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="A pipeline: .yaml, .yml or .py.")],
     *,
-    once: Annotated[bool, typer.Option("--once", help="Take what is there now, and stop.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process all available records and exit.")] = False,
     master: Annotated[
         str | None,
         typer.Option("--master", metavar="URL", help="A Spark cluster. Without it: this machine, all cores."),

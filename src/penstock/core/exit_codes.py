@@ -1,4 +1,4 @@
-"""What the exit code of a `penstock` process says, for scripts and for whoever started it.
+"""What the exit code of a `penstock` process says, for scripts and for the caller.
 
 docs/cli.md shows the same table.
 """

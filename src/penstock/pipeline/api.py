@@ -212,7 +212,7 @@ class Pipeline:
         return self._origin
 
     def run(self, *, once: bool = False) -> None:
-        """Runs until it is stopped; with `once`, takes what is there and returns."""
+        """Runs until it is stopped; with `once`, processes all available records and returns."""
         self._run.execute(self.plan(once=once))
 
     def _declared(self, sink: Endpoint) -> PipelineSpec:

@@ -58,7 +58,7 @@ class Checkpoint:
         return checkpoint_id
 
     def check(self, pipeline: str, sources: Mapping[str, Source]) -> str | None:
-        """Raises when the checkpoint is another pipeline's. Returns its id; None if it is nobody's yet."""
+        """Raises when the checkpoint is another pipeline's. Returns its id; None if it has no owner yet."""
         wanted = {"pipeline": pipeline, "sources": fingerprint(sources)}
         stored = self.read(_IDENTITY)
         if stored is None:
@@ -76,14 +76,14 @@ class Checkpoint:
     def _mismatch(self, why: str) -> PipelineFailed:
         return PipelineFailed(
             f"the checkpoint {self.location} does not fit: {why}; name another directory with --checkpoint, or remove"
-            " this one to begin anew",
+            " this one to start over",
             ExitCode.CHECKPOINT_MISMATCH,
         )
 
     def take_over(self, run: str) -> None:
         """From now on it is this run's. An earlier one that still runs finds out and ends.
 
-        Spark itself lets both of them go on until they write the same file, and ends whoever comes second.
+        Spark itself lets both of them go on until they write the same file, and ends the second one.
         """
         self.write(_OWNER, {"run": run})
 
@@ -115,14 +115,14 @@ class Checkpoint:
         """Raises if a sink (`holder`, as in "table 'orders'") holds a batch that this checkpoint has never planned.
 
         It is an older copy then. Spark would give the numbers of batches that the sink holds to other rows, which the
-        sink would take for written. `query_id` is what the sink has noted, if it notes that: other queries count anew.
+        sink would take for written. `query_id` is what the sink has noted, if anything: other queries count from 0.
         """
         own = (self.read_file("metadata") or {}).get("id")
         if query_id in (None, own) and batch_id > self.last_number("offsets"):
             raise PipelineFailed(
                 f"the checkpoint {self.location} is an older copy: {holder} holds batch {batch_id} of it already, and"
                 " rows would be taken for written that are not; go on with the newest copy, or name another directory"
-                " with --checkpoint to begin anew",
+                " with --checkpoint to start over",
                 ExitCode.CHECKPOINT_MISMATCH,
             )
 

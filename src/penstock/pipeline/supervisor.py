@@ -127,7 +127,7 @@ class Supervisor:
                 next_check = time.monotonic() + self._owner_check_s
 
     def _end_of_its_own(self) -> Classification | None:
-        """Only a run over what is there ends by itself. Spark stops a query when it is started again in the same Spark,
+        """Only a run with `once` ends by itself. Spark stops a query when it is started again in the same Spark,
         from the same checkpoint."""
         if self._settings.once or self._settings.stop.is_set() or self._ends_by_itself:
             return None

@@ -1,7 +1,7 @@
 """A pipeline, as its author declares it: the one model behind the YAML files and the Python API.
 
 Owns the top-level keys and what must hold between sources, transform and sink. It must never know where a declaration
-came from (`spec_file.py`, `api.py`), how it runs (`job.py`), or which guarantees hold (`guarantee.py`); and it imports
+came from (`spec_file.py`, `api.py`), how it runs (`run.py`), or which guarantees hold (`guarantee.py`); and it imports
 no pyspark, so that a file is checked in a blink and without Java.
 
 Invariant: a PipelineSpec never changes, and its repr shows no password.

@@ -6,7 +6,7 @@ must never know Spark.
 Invariants:
 - One engine for a data directory, by a lock that the kernel lets go of when the process ends.
 - A pipeline runs exactly as long as the one who asked for it stays connected, unless it ends by itself or is stopped.
-- A client that does not read slows nobody: what it misses is progress, and only the newest is kept.
+- A client that does not read slows no pipeline: what it misses is progress, and only the newest is kept.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Engine:
 
     def _listen(self) -> socket.socket:
         path = self._data_dir.absolute() / SOCKET_FILE
-        # One that a killed engine left behind: nobody else can have it, for we hold the lock.
+        # One that a killed engine left behind: no other engine can have it, because we hold the lock.
         path.unlink(missing_ok=True)
         address = path
         if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
@@ -93,7 +93,7 @@ class Engine:
             path.symlink_to(address)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(address))
-        # Before `listen` nobody can connect, so there is no moment at which another user could.
+        # Before `listen` no client can connect, so there is no moment at which another user could.
         address.chmod(0o600)
         listener.listen(64)
         return listener
@@ -125,7 +125,7 @@ class Engine:
         ended = [pipeline.ended.wait(max(0.0, deadline - time.monotonic())) for pipeline in hosted]
         with self._changing:
             connections, outboxes = list(self._connections), list(self._outboxes)
-        # How it ended is still on its way to whoever asked; one that does not read is not waited for for long.
+        # How it ended is still on its way to the command; one that does not read is not waited for for long.
         last_lines_by = time.monotonic() + _LAST_LINE_TIMEOUT_S
         for outbox in outboxes:
             outbox.sent_all.wait(max(0.0, last_lines_by - time.monotonic()))

@@ -6,8 +6,8 @@ tools show it.
 
 Owns the form of the entry and how a run takes it over. It must never know rows.
 
-Invariant: the owner changes only in a transaction of its own under a fresh epoch. So whoever holds an epoch, and finds
-itself the owner after it took it, stays the owner for as long as that epoch is good for anything.
+Invariant: the owner changes only in a transaction of its own under a fresh epoch. So a run that holds an epoch, and
+finds itself the owner after it took it, stays the owner for as long as that epoch is good for anything.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def end(client: WireClient, options: SinkOptions, producer: ProducerIdentity, *,
 
 
 def take_epoch(client: WireClient, options: SinkOptions) -> ProducerIdentity:
-    """Fences whoever had the transactional id before, and aborts what they left open."""
+    """Fences the previous holder of the transactional id, and aborts its open transaction."""
     try:
         return client.init_producer_id(_id(options), transaction_timeout_ms=options.transaction_timeout_ms)
     except BrokerError as refusal:

@@ -5,7 +5,7 @@ Owns the two forms and the way between them. It must never know how offsets are 
 An offset may carry one thing more, under a name that no topic can have: where partitions began that do not go on where
 the last offset left them. Spark asks a source for its first offset again after a crash, and `latest` would then be
 another place; what stands in the offset log next to the end of the batch cannot change. The same holds for a partition
-that was added while the query ran, and for one that was created anew.
+that was added while the query ran, and for one that was created again.
 
 Invariants:
 - Equal positions have equal JSON: topics are sorted by name, partitions by number. Spark compares the text.

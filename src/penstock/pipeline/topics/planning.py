@@ -1,4 +1,4 @@
-"""How a batch is divided among tasks, and how much of what is there a batch may take.
+"""How a batch is divided among tasks, and how many of the available records a batch may take.
 
 Pure arithmetic on offsets. Sizes are differences of offsets: where compaction or transactions left gaps there are fewer
 records than that, never more.

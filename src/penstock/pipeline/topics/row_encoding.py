@@ -106,7 +106,7 @@ class RowEncoder:
 
 
 class PartitionCounts:
-    """How many partitions topics have, asked anew every now and then: partitions are added while a query runs."""
+    """How many partitions topics have. The answer expires, because partitions are added while a query runs."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -2,7 +2,7 @@
 
 Owns their names, their defaults, and which are refused with which reason. It must never ask a broker.
 
-Options that nobody knows pass, as they do in Spark. A name that differs from a known one by a letter or so would
+Unknown options pass, as they do in Spark. A name that differs from a known one by a letter or so would
 silently weaken a guarantee, so that one is refused.
 
 Invariant: no error, no text form of these options, and no log line holds the value of a `kafka.*` option.

@@ -1,6 +1,6 @@
-"""Where the next micro-batch of a query ends. The part of the stream reader that decides; it waits for nobody.
+"""Where the next micro-batch of a query ends. The part of the stream reader that decides; it never waits.
 
-Owns: partitions that were added, that are gone, that were created anew; how much a batch may take. It must never know
+Owns: partitions that were added, that are gone, that were created again; how much a batch may take. It must never know
 Spark, and asks the cluster only where partitions begin that it has not seen.
 
 Invariants:
@@ -52,13 +52,13 @@ def available(
     *,
     is_first_batch: bool,
 ) -> Available:
-    """Compares what was read (`position`) with what is there (`found`), and reports what is missing."""
+    """Compares what was read (`position`) with what exists (`found`), and reports what is missing."""
     latest = found.latest
     for partition in sorted(position.keys() - latest.keys()):
         loss.gone(partition, position[partition])
-    anew = _created_anew(position, found, known_topic_ids, loss)
+    recreated = _recreated(position, found, known_topic_ids, loss)
     added = latest.keys() - position.keys()
-    beginnings = cluster.earliest(sorted(added | anew)) if added or anew else {}
+    beginnings = cluster.earliest(sorted(added | recreated)) if added or recreated else {}
     for partition in sorted(added):
         if beginnings.get(partition, 0) > 0:
             loss.began_late(partition, beginnings[partition])
@@ -66,7 +66,7 @@ def available(
     ends = {
         partition: max(end, beginnings.get(partition, 0))
         for partition, end in latest.items()
-        if partition in beginnings or partition not in added | anew
+        if partition in beginnings or partition not in added | recreated
     }
     starts = {partition: beginnings.get(partition, position.get(partition, 0)) for partition in ends}
     return Available(
@@ -77,10 +77,10 @@ def available(
     )
 
 
-def _created_anew(
+def _recreated(
     position: Offsets, found: Snapshot, known_topic_ids: Mapping[str, bytes], loss: DataLossPolicy
 ) -> set[TopicPartition]:
-    anew: set[TopicPartition] = set()
+    recreated: set[TopicPartition] = set()
     for partition in sorted(position.keys() & found.latest.keys()):
         topic = partition.topic
         if found.latest[partition] < position[partition]:
@@ -89,8 +89,8 @@ def _created_anew(
             loss.recreated(partition, position[partition])
         else:
             continue
-        anew.add(partition)
-    return anew
+        recreated.add(partition)
+    return recreated
 
 
 def unchecked_ranges(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
@@ -103,7 +103,7 @@ def batch_ranges(
     cluster: TopicCluster, start: StreamOffset, end: StreamOffset, loss: DataLossPolicy
 ) -> list[OffsetRange]:
     """The offsets to read from one stored offset to another, as far as they are still there."""
-    # The end of a query's first batch says where all of it begins; what was passed as its start was found out anew.
+    # The end of a query's first batch says where all of it begins; what was passed as its start was looked up again.
     is_first_batch = end.starts.keys() >= end.ends.keys()
     starts = dict(end.starts) if is_first_batch else dict(start.ends) | dict(end.starts)
     for partition in sorted(starts.keys() - end.ends.keys()):

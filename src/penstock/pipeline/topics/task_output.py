@@ -112,7 +112,7 @@ class OwnProducers:
 
     def send_all(self, client: WireClient, options: SinkOptions, chunks: Iterable[Chunk]) -> dict[TopicPartition, int]:
         servers = options.kafka["bootstrap.servers"]
-        # It is forgotten before it is used: after an error, nobody knows which sequences the broker has seen.
+        # It is forgotten before it is used: after an error, it is unknown which sequences the broker has seen.
         producer, self._producer = self._producer, None
         if servers != self._bootstrap_servers or time.monotonic() - self._made_at > _PRODUCER_AGE_S_MAX:
             producer = None
