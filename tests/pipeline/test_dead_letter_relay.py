@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from penstock.pipeline import crash_points
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 from penstock.pipeline.sinks.table import outbox
 from penstock.pipeline.sinks.table.column_types import columns_of
@@ -20,7 +21,6 @@ from penstock.pipeline.sinks.table.outbox import WaitingLetter
 from penstock.pipeline.sinks.table.preparation import claim, prepare, table_store
 from penstock.pipeline.sinks.table.target import TableTarget
 from penstock.pipeline.sinks.table.task_output import DEAD_LETTERS, TaskOutput
-from tests import crash_points
 from tests.conftest import RunningBroker
 from tests.pipeline.topic_contents import contents
 from tests.pipeline.topic_feed import TopicFeed
