@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import sqlite3
 import subprocess
 import time
@@ -189,51 +187,6 @@ def test_a_broker_that_has_forgotten_the_last_batch_is_not_asked_to_guess(pipeli
     pipelines.send(source, [row(2)])
     pipelines.once(yaml)
     assert ids(pipelines, sink) == [1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("sink", "guarantee"),
-    [
-        ("topic: {topic}", "exactly_once"),
-        ("topic: {topic}", "at_most_once"),
-        ("table: words, url: 'sqlite:///words.db'", "exactly_once"),
-        ("table: words, url: 'sqlite:///words.db'", "at_most_once"),
-        ("files: words", "exactly_once"),  # with the others, files remember no batches
-    ],
-)
-def test_an_older_copy_of_a_checkpoint_is_refused(pipelines: Pipelines, sink: str, guarantee: str) -> None:
-    """It would give the numbers of batches that the sink holds to rows that it does not hold."""
-    source = pipelines.topic("source", partitions=1)
-    told = sink.format(topic=pipelines.topic("sink"))
-    yaml = f"""
-        name: {pipelines.name("stored")}
-        guarantee: {guarantee}
-        source: {{topic: {source}, schema: "{ROWS}"}}
-        sink: {{{told}}}
-    """
-    newest = pipelines.directory / "newest"
-    pipelines.send(source, [row(1)])
-    pipelines.once(yaml, checkpoint=str(newest))
-    older = pipelines.directory / "older"
-    shutil.copytree(newest, older)
-    pipelines.send(source, [row(2)])
-    pipelines.once(yaml, checkpoint=str(newest))
-    pipelines.send(source, [row(3)])
-    with pytest.raises(PipelineFailed, match=r"older copy: .* holds batch 1 of it already") as refused:
-        pipelines.once(yaml, checkpoint=str(older))
-    assert refused.value.exit_code == ExitCode.CHECKPOINT_MISMATCH
-    pipelines.once(yaml, checkpoint=str(newest))
-    assert _ids_in(pipelines, told) == [1, 2, 3]
-
-
-def _ids_in(pipelines: Pipelines, sink: str) -> list[int]:
-    kind, _, place = sink.partition(": ")
-    if kind == "topic":
-        return ids(pipelines, place)
-    if kind == "files":
-        return sorted(row.id for row in pipelines.spark.read.parquet(str(pipelines.directory / place)).collect())
-    with contextlib.closing(sqlite3.connect(pipelines.directory / "words.db")) as database:
-        return [number for (number,) in database.execute("SELECT id FROM words ORDER BY id")]
 
 
 def test_a_broker_that_goes_away_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
