@@ -69,10 +69,10 @@ transactions: $(STAMP) ## a copy in transactions under kill -9 and cut connectio
 zombies: $(STAMP) ## a thousand races of two producers with one transactional id
 	@$(BIN)/python -m tests.robustness.zombie_races $(ZOMBIES_ARGS)
 
-definitions: $(STAMP) ## derive the message definitions anew from kio's metadata
+definitions: $(STAMP) ## derive the message definitions again from kio's metadata
 	@$(BIN)/python tools/derive_definitions.py
 
-compatibility: $(STAMP) ## derive COMPATIBILITY.md anew from the router and the client matrix
+compatibility: $(STAMP) ## derive COMPATIBILITY.md again from the router and the client matrix
 	@$(BIN)/python tools/derive_compatibility.py
 
 errors: $(STAMP) ## derive docs/errors.md from the table of error conditions
@@ -82,7 +82,7 @@ images: $(STAMP) ## draw the diagrams of the documentation; render `make demo` a
 	@$(BIN)/python tools/draw_diagrams.py
 	@$(BIN)/python tools/render_terminal.py --prompt 'make demo' --output docs/images/demo.svg -- $(BIN)/python examples/demo.py
 
-lock: $(STAMP) ## resolve the dependencies anew: names, versions and hashes, no addresses
+lock: $(STAMP) ## resolve the dependencies: names, versions and hashes, no addresses
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--no-annotate --upgrade pyproject.toml --group dev -o $(LOCK)
 

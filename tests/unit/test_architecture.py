@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -120,3 +121,12 @@ def test_a_start_imports_only_what_it_needs(module: str, unneeded: str) -> None:
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert finished.returncode == 0, finished.stderr
     assert set(unneeded.split()) & set(finished.stdout.split()) == set()
+
+
+def test_the_files_that_architecture_names_exist() -> None:
+    """A path may be relative to its section, as `spark/internals.py` is in the one about `pipeline/`."""
+    root = SOURCE.parents[1]
+    mentioned = re.findall(r"`([\w./*-]+(?:/|\.py))`", (root / "ARCHITECTURE.md").read_text())
+    assert len(mentioned) > 50
+    missing = [path for path in mentioned if not any(SOURCE.rglob(path.rstrip("/"))) and not any(root.glob(path))]
+    assert missing == []
