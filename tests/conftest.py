@@ -38,7 +38,8 @@ class RunningBroker(Protocol):
     def kill(self) -> None: ...
 
 
-# One Spark session for all tests of the one, one broker and one matrix of results for all of the other.
+# Tests below these directories share an expensive server: a Spark session with its databases, or a broker with the
+# matrix of results. Two Spark sessions rather than one, so that both processes have one to work with.
 _SHARED_SERVERS = ("tests/pipeline/", "tests/conformance/", "tests/clients/")
 # Pages of the documentation share nothing, and each takes as long as a file of tests.
 _INDEPENDENT_PAGES = "tests/docs/test_code_blocks.py::test_the_blocks_of_a_page_run"

@@ -165,6 +165,7 @@ def test_mistakes_of_the_author_are_one_line_each_and_change_nothing(words: Word
     assert words.stored() == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_mistake_in_sql_is_told_alike_by_a_spark_of_its_own(words: Words, tmp_path: Path) -> None:
     words.directory = tmp_path
     words.file = tmp_path / words.file.name
@@ -371,6 +372,7 @@ def secured_kafka() -> Iterator[tuple[str, str]]:
         yield kafka.bootstrap_servers, f"127.0.0.1:{guarded}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "user"), [("PLAIN", "alice"), ("SCRAM-SHA-256", "bob")])
 def test_a_wrong_password_of_a_broker_is_told_and_not_shown(
     up: Path, secured_kafka: tuple[str, str], mechanism: str, user: str

@@ -113,6 +113,7 @@ def test_changed_rows_of_a_large_aggregation_replace_their_rows(
     assert found == expected
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_is_stopped_between_its_batches_goes_on(
     broker_under_test: RunningBroker, postgres: PostgresServer, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_pipeline_runs_in_the_engine_and_finishes_its_batch_when_it_is_told_to
     assert revenue(up) == [("ada", 10.0)]
 
 
+@pytest.mark.slow
 def test_a_program_runs_with_a_spark_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(PROGRAM)
     lines = '{"id": 1, "customer": "ada", "amount": 5}\nnonsense\n{"id": 2, "customer": "bob", "amount": 1}\n'

@@ -162,6 +162,7 @@ def check_goes_on(fs: MemoryFileSystem, log: PartitionLog, written: Written, ser
     assert served_again >= served | added
 
 
+@pytest.mark.slow
 def test_a_log_cut_at_every_byte_opens_with_the_whole_batches_before_the_cut() -> None:
     cut_bytes = 64 << 10
     config = LogConfig(segment_bytes=cut_bytes + 20_000)

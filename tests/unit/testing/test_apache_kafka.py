@@ -64,6 +64,7 @@ def test_takes_settings(kafka: ApacheKafka) -> None:
     assert partitions == {"auto-created-0", "auto-created-1", "auto-created-2"}
 
 
+@pytest.mark.slow
 def test_keeps_port_and_data_over_a_restart(kafka: ApacheKafka) -> None:
     _produce(kafka, "kept", 10)
     before = kafka.bootstrap_servers, kafka.pid
