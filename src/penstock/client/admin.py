@@ -8,6 +8,7 @@ Invariant: describing a topic never creates it, whatever `auto.create.topics.ena
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,13 +18,21 @@ from penstock.client.assignment import native
 from penstock.client.errors import from_kafka_error
 from penstock.client.groups import GroupDescription, GroupListing, GroupMember, PartitionProgress, progress_of
 from penstock.client.settings import admin_settings
-from penstock.core.errors import ClientError, CommitRefused, GroupNotEmpty, UnknownGroup, UnknownTopic
+from penstock.core.errors import (
+    ClientError,
+    CommitRefused,
+    CoordinatorLoading,
+    GroupNotEmpty,
+    UnknownGroup,
+    UnknownTopic,
+)
 from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 DEFAULT_TIMEOUT_S: Final = 15.0
+_LOADING_PAUSE_S: Final = 0.1
 _WARNING: Final = 4  # as syslog counts
 
 Answer = TypeVar("Answer")
@@ -169,23 +178,23 @@ class Admin:
 
     def list_groups(self) -> list[GroupListing]:
         """All groups that have members or committed offsets, sorted by name."""
-        future = self._translated("listing groups", lambda: self._client.list_consumer_groups(**self._bounded()))
-        answer = self._answer("listing groups", future)
-        for failure in answer.errors:
-            raise from_kafka_error(failure.args[0], "listing groups") from failure
-        return sorted(
-            (
-                GroupListing(each.group_id, _kafka_name(each.state), _kafka_name(each.type).lower())
-                for each in answer.valid
-            ),
-            key=lambda group: group.name,
+
+        def listed() -> Any:
+            answer = self._answer("listing groups", self._client.list_consumer_groups(**self._bounded()))
+            for failure in answer.errors:
+                raise from_kafka_error(failure, "listing groups")
+            return answer.valid
+
+        groups = (
+            GroupListing(each.group_id, _kafka_name(each.state), _kafka_name(each.type).lower())
+            for each in self._when_loaded("listing groups", listed)
         )
+        return sorted(groups, key=lambda group: group.name)
 
     def describe_group(self, name: str) -> GroupDescription:
         """Raises UnknownGroup for a group that has neither members nor committed offsets."""
         subject = f"group '{name}'"
-        futures = self._translated(subject, lambda: self._client.describe_consumer_groups([name], **self._bounded()))
-        found = self._answer(subject, futures[name])
+        found = self._of_group(name, lambda: self._client.describe_consumer_groups([name], **self._bounded()))
         if _kafka_name(found.state) == "Dead":
             raise UnknownGroup(f"{subject} does not exist")
         members = (
@@ -211,14 +220,11 @@ class Admin:
 
     def group_offsets(self, name: str) -> dict[TopicPartition, int]:
         """The committed offsets of the group."""
-        subject = f"group '{name}'"
         request = self._api._ConsumerGroupTopicPartitions(name)
-        futures = self._translated(
-            subject, lambda: self._client.list_consumer_group_offsets([request], **self._bounded())
-        )
+        found = self._of_group(name, lambda: self._client.list_consumer_group_offsets([request], **self._bounded()))
         return {
             TopicPartition(each.topic, each.partition): each.offset
-            for each in self._answer(subject, futures[name]).topic_partitions
+            for each in found.topic_partitions
             if each.offset >= 0
         }
 
@@ -232,11 +238,11 @@ class Admin:
         """Raises GroupNotEmpty while the group has active members."""
         subject = f"group '{name}'"
         request = self._api._ConsumerGroupTopicPartitions(name, native(offsets))
-        futures = self._translated(
-            subject, lambda: self._client.alter_consumer_group_offsets([request], **self._bounded())
-        )
         try:
-            for each in self._answer(subject, futures[name]).topic_partitions:
+            altered = self._of_group(
+                name, lambda: self._client.alter_consumer_group_offsets([request], **self._bounded())
+            )
+            for each in altered.topic_partitions:
                 if each.error is not None:
                     raise from_kafka_error(each.error, f"{subject}, {TopicPartition(each.topic, each.partition)}")
         except CommitRefused as refusal:
@@ -244,9 +250,7 @@ class Admin:
             raise GroupNotEmpty(f"{subject} has active members; stop them first") from refusal
 
     def delete_group(self, name: str) -> None:
-        subject = f"group '{name}'"
-        futures = self._translated(subject, lambda: self._client.delete_consumer_groups([name], **self._bounded()))
-        self._answer(subject, futures[name])
+        self._of_group(name, lambda: self._client.delete_consumer_groups([name], **self._bounded()))
 
     def offsets(
         self, partitions: Iterable[TopicPartition], at: Literal["earliest", "latest"] | int
@@ -272,6 +276,21 @@ class Admin:
 
     def _bounded(self) -> dict[str, float]:
         return {"request_timeout": self._timeout_s}
+
+    def _of_group(self, name: str, request: Callable[[], Mapping[str, Future[Any]]]) -> Any:
+        subject = f"group '{name}'"
+        return self._when_loaded(subject, lambda: self._answer(subject, request()[name]))
+
+    def _when_loaded(self, subject: str, request: Callable[[], Answer]) -> Answer:
+        """Repeats the request while the coordinator loads the group, within the timeout; librdkafka does not."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._translated(subject, request)
+            except CoordinatorLoading:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_LOADING_PAUSE_S)
 
     def _translated(self, subject: str, call: Callable[[], Answer]) -> Answer:
         try:

@@ -13,6 +13,7 @@ from penstock.core.errors import (
     BrokerUnreachable,
     ClientError,
     CommitRefused,
+    CoordinatorLoading,
     GroupNotEmpty,
     InvalidClientSetting,
     ProducerFenced,
@@ -31,6 +32,7 @@ _LOCAL_INVALID_ARGUMENT: Final = -186
 _UNREACHABLE: Final = frozenset({-195, -193, -187, -185, -192})  # transport, resolve, all brokers down, both timeouts
 _UNKNOWN: Final = frozenset({-190, -188, 3})  # unknown partition, unknown topic, and the broker's code for both
 _TOPIC_ALREADY_EXISTS: Final = 36
+_COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 _GROUP_ID_NOT_FOUND: Final = 69
 _NOT_EMPTY: Final = frozenset({68, 86})  # the group has members; one of them reads the topic
 _PURGED: Final = frozenset({-151, -152})  # a record that was queued, or in flight, when its transaction was aborted
@@ -57,6 +59,8 @@ def from_kafka_error(error: KafkaError, subject: str) -> ClientError:
         return UnknownTopic(f"{subject} does not exist")
     if code == _TOPIC_ALREADY_EXISTS:
         return TopicExists(f"{subject} already exists")
+    if code == _COORDINATOR_LOAD_IN_PROGRESS:
+        return CoordinatorLoading(f"{subject}: the coordinator is still loading; try again in a moment")
     if code == _GROUP_ID_NOT_FOUND:
         return UnknownGroup(f"{subject} does not exist")
     if code in _NOT_EMPTY:

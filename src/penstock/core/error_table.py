@@ -255,6 +255,13 @@ _CLIENTS: Final = (
         retry=Retry.A_FEW_TIMES,
     ),
     ErrorEntry(
+        "PENSTOCK_COORDINATOR_LOADING",
+        "The coordinator of the consumer group is still loading its state, as after a restart of the broker.",
+        "Try again in a moment.",
+        ExitCode.UNREACHABLE,
+        Retry.UNTIL_IT_RETURNS,
+    ),
+    ErrorEntry(
         "PENSTOCK_INVALID_CLIENT_SETTING",
         "A client setting does not exist, or has an invalid value.",
         "Correct the setting that the message names.",

@@ -159,6 +159,12 @@ class GroupNotEmpty(ClientError):
     condition = "PENSTOCK_GROUP_NOT_EMPTY"
 
 
+class CoordinatorLoading(ClientError):
+    """The coordinator of the group is still loading its state, as after a restart of the broker."""
+
+    condition = "PENSTOCK_COORDINATOR_LOADING"
+
+
 class InvalidClientSetting(ClientError):
     """No such setting, or not that value of it."""
 

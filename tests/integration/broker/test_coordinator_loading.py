@@ -10,6 +10,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from penstock import Admin
 from penstock.coordinator.offsets import CommittedOffset, Offsets
 from penstock.core.ids import TopicPartition
 from penstock.metadata.topics import NewTopic
@@ -96,3 +97,15 @@ def test_a_consumer_waits_for_its_group_by_itself(broker: Broker) -> None:
         assert message.offset() == COMMITTED
     finally:
         consumer.close()
+
+
+@pytest.mark.parametrize("ask", ["list", "describe", "offsets"])
+def test_administration_waits_for_groups_that_are_being_loaded(broker: Broker, ask: str) -> None:
+    admin = Admin({"bootstrap.servers": broker.bootstrap_servers})
+    match ask:
+        case "list":
+            assert [group.name for group in admin.list_groups()] == ["group"]
+        case "describe":
+            assert admin.describe_group("group").state == "Empty"
+        case "offsets":
+            assert admin.group_offsets("group") == {TopicPartition("topic", 0): COMMITTED}
