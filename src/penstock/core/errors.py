@@ -154,7 +154,7 @@ class UnknownGroup(ClientError):
 
 
 class GroupNotEmpty(ClientError):
-    """The group has members, or members that read the topic, and what was asked for wants it to have none."""
+    """The group has members, or members that read the topic; the operation requires that it has none."""
 
     condition = "PENSTOCK_GROUP_NOT_EMPTY"
 
@@ -207,7 +207,7 @@ class NoOffset(ClientError):
 
 
 class CommitRefused(ClientError):
-    """The group has moved on: the partitions are, or are about to be, somebody else's. Nothing was committed."""
+    """The group has rebalanced, and the partitions belong, or will belong, to another member. Nothing was committed."""
 
     condition = "PENSTOCK_COMMIT_REFUSED"
 

@@ -44,7 +44,7 @@ class RunSettings:
 def stopping_on_signals(ask_to_stop: Callable[[], None]) -> Iterator[None]:
     """The first ctrl-C or SIGTERM asks the pipeline to finish its batch; a second ctrl-C does not wait for it.
 
-    Only a main thread can be told of signals. In another one, somebody else decides when to stop.
+    Only the main thread receives signals. A run in another thread is stopped by its owner.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

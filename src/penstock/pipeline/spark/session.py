@@ -1,4 +1,4 @@
-"""Starts Spark: on this machine with settings chosen for one machine, or against a cluster that somebody runs.
+"""Starts Spark: on this machine with settings chosen for one machine, or on a running cluster.
 
 Owns the settings, each with its reason, and the order of a start: the zygote of the Python workers and the JVM first,
 so that both work while this process imports pyspark. It must never know pipelines.

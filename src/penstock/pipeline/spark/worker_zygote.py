@@ -195,7 +195,7 @@ def _run(request: _Request, import_path: list[str]) -> int:
     sys.path[:] = list(dict.fromkeys([*ahead, *import_path]))
     importlib.invalidate_caches()
     sys.argv[:] = [request.module, *request.arguments]
-    # It runs anew under the name `__main__`, as it does under `python -m`; a copy under its own name would only warn.
+    # It runs again under the name `__main__`, as it does under `python -m`; a copy under its own name would only warn.
     sys.modules.pop(request.module, None)
     try:
         runpy.run_module(request.module, run_name="__main__", alter_sys=True)

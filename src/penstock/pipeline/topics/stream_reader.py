@@ -165,8 +165,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _is_enough(self, news: Available, limit: ReadLimit) -> bool:
-        """As in Spark's own source: the first batch of a run is never held back; a run over what is there now neither,
-        for it would never end."""
+        """As in Spark's own source, neither the first batch of a run nor a run over all available records is held back:
+        the latter would never end."""
         minimum = self._options.min_offsets_per_trigger
         if minimum is None or isinstance(limit, ReadAllAvailable) or self._until_now is not None:
             return True
