@@ -32,10 +32,11 @@ from tests.conformance.sinks.adapters import (
 from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Pipelines
 
+# `make test` runs the strongest guarantee of each sink, `make test-slow` the weaker ones.
 CASES: Final = [
-    pytest.param(name, guarantee, id=f"{name}-{guarantee}")
+    pytest.param(name, guarantee, id=f"{name}-{guarantee}", marks=[pytest.mark.slow] if rank else [])
     for name, (adapter, _) in UNDER_TEST.items()
-    for guarantee in kept_guarantees(adapter)
+    for rank, guarantee in enumerate(kept_guarantees(adapter))
 ]
 STRONGEST: Final = [
     pytest.param(name, kept_guarantees(adapter)[0], id=name) for name, (adapter, _) in UNDER_TEST.items()
