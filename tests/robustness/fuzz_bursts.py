@@ -85,8 +85,11 @@ class Burst:
 
     @property
     def certain_answers(self) -> int:
-        """How many answers must come even though a frame behind them closes the connection."""
-        if self.last is None or self.last.outcome is Outcome.SILENT:
+        """How many answers must come even though a frame behind them closes the connection.
+
+        All of them, unless it is the fuzzer that goes away.
+        """
+        if self.last is None or self.last.outcome not in (Outcome.PARKED, Outcome.UNFINISHED):
             return len(self.answered)
         waiting = (index for index, frame in enumerate(self.answered) if frame.may_wait)
         return next(waiting, len(self.answered))

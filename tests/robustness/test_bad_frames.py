@@ -7,6 +7,7 @@ there exactly, the broker's memory must be about what it was, and it must have p
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 import time
@@ -23,6 +24,7 @@ from penstock.protocol.definitions.metadata import MetadataRequest, MetadataRequ
 from penstock.protocol.definitions.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.protocol.error_codes import ErrorCode
 from penstock.testing import Broker
+from tests.clients.waiting import eventually
 from tests.record_batches import Record, encode_batch
 from tests.robustness.neighbour import MEGABYTE, Neighbour, resident_bytes
 from tests.wire_client import ConnectionClosed, WireClient, encode_request, framed, request_header
@@ -232,6 +234,35 @@ def test_what_came_before_a_bad_frame_is_answered(client: WireClient) -> None:
     assert answer.partition_responses[0].base_offset == 0
     assert client.receive(18, 0, 77).error_code == ErrorCode.NONE
     assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize("cause", ["a frame that is no request", "a failing produce with acks=0"])
+def test_what_still_waits_for_its_answer_gets_it_before_the_connection_is_closed(
+    client: WireClient, cause: str
+) -> None:
+    topic = new_topic(client)
+    parked = framed(encode_request(fetch(topic, max_wait_ms=300, min_bytes=1), 11, 51))
+    data = PartitionProduceData(index=7, records=encode_batch([Record(b"no such partition")]))
+    unheard = ProduceRequest(acks=0, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+    last = b"bad" if cause == "a frame that is no request" else encode_request(unheard, 9, 52)
+    client.send_raw(parked + framed(last) + framed(API_VERSIONS) * 3)
+    (answer,) = client.receive(1, 11, 51).responses
+    assert answer.partitions[0].error_code == ErrorCode.NONE
+    assert client.is_closed_by_peer(), "what came behind it is not answered"
+
+
+def test_a_peer_that_goes_away_after_a_bad_frame_leaves_nothing_behind(broker: Broker, client: WireClient) -> None:
+    topic = new_topic(client)
+    parked = framed(encode_request(fetch(topic, max_wait_ms=600_000, min_bytes=1), 11, 53))
+    open_before = open_files(broker.pid)
+    for _ in range(20):
+        with WireClient(broker.bootstrap_servers) as rude:
+            rude.send_raw(parked + framed(b"bad"))
+    assert eventually(lambda: open_files(broker.pid) <= open_before)
+
+
+def open_files(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 # Peers that stall

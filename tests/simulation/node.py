@@ -201,6 +201,7 @@ class SimulatedSender:
     """Takes everything at once; files are read, because there is nothing to send them to."""
 
     queued_bytes = 0
+    is_idle = True
 
     def __init__(self, client: SimulatedClient) -> None:
         self._client = client

@@ -81,6 +81,10 @@ class FrameBuffer:
         self._start = end
         return self._view[start:end]
 
+    def discard(self) -> None:
+        """Drops what has arrived and was not taken."""
+        self._start = self._end = 0
+
     def _wanted(self) -> int:
         """The size of the first pending frame, including its size field, as far as it is known."""
         if self.pending < _SIZE_BYTES:

@@ -65,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resuming = False  # paused still, but reading on has been put on the loop's list
         self._barrier: Deferred | None = None  # the request that later ones wait for
         self._closing = False
-        self._failure: str | None = None  # why the connection must end once the answers that are ready have left
+        self._failure: str | None = None  # why the connection ends once everything asked before is answered
         self.peer = "?"
         self.last_active = 0.0
 
@@ -86,8 +86,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active = self._node.loop.time()
         self._traffic.bytes_in.value += nbytes
+        if self._failure is not None:
+            return  # nothing that comes behind a failure is looked at; reading on shows when the peer goes away
+        self.last_active = self._node.loop.time()
         self._frames.advance(nbytes)
         self._handle_frames()
 
@@ -121,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         """Every whole frame that has arrived, then their appends, then their answers."""
         self._handling = True
         try:
-            while not self._closing and not self._reading_paused:
+            while not self._closing and not self._reading_paused and self._failure is None:
                 frame = self._frames.next_frame()
                 if frame is None:
                     break
@@ -134,10 +136,9 @@ class Connection(asyncio.BufferedProtocol):
             # Even when the peer broke the protocol: what it sent before that was in order, and others may have staged.
             self._node.appends.write()
             self._handling = False
-        self._send_answers()
         if self._failure is not None:
-            # After the answers to earlier requests: a client repeats a produce whose acknowledgement it never got.
-            self.close(self._failure)
+            self._frames.discard()
+        self._send_answers()
 
     def _handle(self, frame: memoryview) -> None:
         api_key, version, correlation_id, client_id, position = read_request_header(frame, 0, len(frame))
@@ -154,6 +155,8 @@ class Connection(asyncio.BufferedProtocol):
         if api_key != _PRODUCE_KEY:
             # On one connection requests take effect in order: a request behind a produce finds it written.
             self._node.appends.write()
+            if self._failure is not None:
+                return  # one of them failed and cannot say so: this request comes after the end
         try:
             answer = route.handle(request, context)
         except ProtocolError:
@@ -215,8 +218,20 @@ class Connection(asyncio.BufferedProtocol):
                 self._count_errors(route, answer)
         if route is not None:
             self._requests.answered(route, self._node.loop.time() - received_s, answered)
-        if not outgoing or self._closing:
+        if self._closing:
             return
+        if outgoing and not self._send(outgoing):
+            return
+        if self._failure is not None:
+            self._close_when_answered()
+        elif not outgoing:
+            return
+        elif self._sender.queued_bytes > limits.UNSENT_RESPONSE_BYTES_MAX:
+            self._pause_reading()
+        elif self._reading_paused:
+            self._resume_reading()
+
+    def _send(self, outgoing: list[Any]) -> bool:
         self._outgoing = []
         try:
             chunks = _joined(outgoing)
@@ -224,11 +239,13 @@ class Connection(asyncio.BufferedProtocol):
             self._sender.send(chunks)
         except OSError as error:
             self.close(f"records cannot be read: {error.strerror}")
-            return
-        if self._sender.queued_bytes > limits.UNSENT_RESPONSE_BYTES_MAX:
-            self._pause_reading()
-        elif self._reading_paused:
-            self._resume_reading()
+            return False
+        return True
+
+    def _close_when_answered(self) -> None:
+        """After the answers to all earlier requests: a client repeats a produce whose acknowledgement it never got."""
+        if not self._line and self._sender.is_idle:
+            self.close(self._failure)
 
     def _count_errors(self, route: Route, answer: Any) -> None:
         for code in route.errors_in(answer):
@@ -263,15 +280,16 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _drained(self) -> None:
-        if self._reading_paused:
+        if self._failure is not None:
+            self._close_when_answered()
+        elif self._reading_paused:
             self._resume_reading()
 
     def hang_up(self, reason: str) -> None:
         """Asked for by a handler; what was asked before that request is still answered."""
-        if self._handling:
-            self._failure = reason
-        else:
-            self.close(reason)
+        self._failure = reason
+        if not self._handling:
+            self._close_when_answered()
 
 
 def _joined(chunks: list[Any]) -> list[Any]:
