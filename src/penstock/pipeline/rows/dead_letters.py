@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
+from penstock.core import dead_letters as headers
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,14 +20,13 @@ DEAD_LETTER: Final = "__dead_letter"
 DEAD_LETTER_TYPE: Final = (
     "STRUCT<key: BINARY, value: BINARY, reason: STRING, stage: STRING, topic: STRING, partition: INT, offset: BIGINT>"
 )
-HEADERS: Final = {
-    "penstock.reason": "reason",
-    "penstock.stage": "stage",
-    "penstock.topic": "topic",
-    "penstock.partition": "partition",
-    "penstock.offset": "offset",
+FIELDS_BY_HEADER: Final = {
+    headers.REASON: "reason",
+    headers.STAGE: "stage",
+    headers.TOPIC: "topic",
+    headers.PARTITION: "partition",
+    headers.OFFSET: "offset",
 }
-PIPELINE_HEADER: Final = "penstock.pipeline"
 METRIC: Final = "penstock_dead_letters"
 
 
@@ -50,11 +51,11 @@ def record_columns(pipeline: str, topic: str) -> list[Column]:
     def header(name: str, value: Column) -> Column:
         return f.struct(f.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
-    headers = [header(name, f.col(f"{DEAD_LETTER}.{field}")) for name, field in HEADERS.items()]
-    headers.append(header(PIPELINE_HEADER, f.lit(pipeline)))
+    reported = [header(name, f.col(f"{DEAD_LETTER}.{field}")) for name, field in FIELDS_BY_HEADER.items()]
+    reported.append(header(headers.PIPELINE, f.lit(pipeline)))
     return [
         f.lit(topic).alias("topic"),
         f.col(f"{DEAD_LETTER}.key").alias("key"),
         f.col(f"{DEAD_LETTER}.value").alias("value"),
-        f.array(*headers).alias("headers"),
+        f.array(*reported).alias("headers"),
     ]

@@ -21,10 +21,11 @@ import pyarrow as pa
 
 from penstock.columns.encoding import ColumnEncoder
 from penstock.columns.partitioning import ColumnPartitioner
+from penstock.core import dead_letters
 from penstock.core.errors import ProducerFenced
 from penstock.core.ids import OffsetAndMetadata, TopicPartition
 from penstock.pipeline import crash_points
-from penstock.pipeline.rows.dead_letters import HEADERS, PIPELINE_HEADER
+from penstock.pipeline.rows.dead_letters import FIELDS_BY_HEADER
 from penstock.pipeline.sinks.table import outbox
 from penstock.pipeline.sinks.table.connections import in_driver
 from penstock.pipeline.sinks.table.database import Database
@@ -119,8 +120,8 @@ class _Publisher:
 def _records(letters: list[WaitingLetter], pipeline: str) -> Any:
     headers = [
         [
-            *({"key": name, "value": _text(getattr(letter, field))} for name, field in HEADERS.items()),
-            {"key": PIPELINE_HEADER, "value": pipeline.encode()},
+            *({"key": name, "value": _text(getattr(letter, field))} for name, field in FIELDS_BY_HEADER.items()),
+            {"key": dead_letters.PIPELINE, "value": pipeline.encode()},
         ]
         for letter in letters
     ]

@@ -1,0 +1,25 @@
+"""The headers of a dead letter: what every record of a dead-letter topic says of itself.
+
+Pipelines and `Consumer.run` both write dead letters, `penstock dead-letters` reads them. A dead letter has the key and
+the value of the record that could not be processed, its headers, and these. Owns their names and what they mean; it must
+not know how a letter is written.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+Stage = Literal["parse", "expect", "transform", "handle"]
+"""What the record did not pass: parsing, an expectation, an expression of the transform, the handler of a consumer."""
+
+PREFIX: Final = "penstock."
+REASON: Final = "penstock.reason"
+"""Why, as a sentence for a person."""
+STAGE: Final = "penstock.stage"
+TOPIC: Final = "penstock.topic"
+"""Where the record was read: a topic, or the path of a file, which has neither partition nor offset."""
+PARTITION: Final = "penstock.partition"
+OFFSET: Final = "penstock.offset"
+PIPELINE: Final = "penstock.pipeline"
+"""The pipeline, or the consumer group, that could not process it."""
+HEADERS: Final = (REASON, STAGE, TOPIC, PARTITION, OFFSET, PIPELINE)
