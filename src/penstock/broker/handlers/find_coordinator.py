@@ -2,7 +2,8 @@
 
 In a cluster the first request creates the coordinators' topic (`__consumer_offsets`, `__transaction_state`), as in
 Kafka, and the answer waits until the topic has leaders. A broker on its own will lead every partition of it: it names
-itself, and leaves the topic to the first request that writes there. Many clients only look.
+itself, and leaves the topic and the coordinator's code to the first request that needs them. Many clients only look:
+every consumer with a `group.id` asks, whether or not it ever joins or commits.
 
 Share groups have no coordinator here: INVALID_REQUEST with a message that says so, which clients report at once instead
 of searching on. Versions: 0 to 6 (many keys at a time from 4).
@@ -10,11 +11,13 @@ of searching on. Versions: 0 to 6 (many keys at a time from 4).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
+from penstock.coordinator.placement import partition_of
 from penstock.core.ids import TopicName
+from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from penstock.protocol.definitions.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -22,55 +25,50 @@ from penstock.protocol.definitions.find_coordinator import (
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
-if TYPE_CHECKING:
-    from penstock.broker.coordinator_log import CoordinatorLog
-    from penstock.broker.node import Node
-
 MANY_KEYS_SINCE: Final = 4
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
 NO_NODE: Final = -1
 
+_TOPICS: Final = {GROUP: TopicName(GROUP_OFFSETS_TOPIC), TRANSACTION: TopicName(TRANSACTION_STATE_TOPIC)}
+
 
 def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse | Deferred:
     many = context.api_version >= MANY_KEYS_SINCE
     keys = request.coordinator_keys if many else [request.key]
-    try:
-        log = _log(request.key_type, context.node)
-    except BrokerError as error:
-        return _response([_refused(key, error) for key in keys], many)
+    node = context.node
+    topic_name = _TOPICS.get(request.key_type)
+    if topic_name is None:
+        refusal = _no_coordinator(request.key_type)
+        return _response([_refused(key, refusal) for key in keys], many)
+    if topic_name in node.image.topics or len(node.image.brokers) == 1:
+        return _response([_found(key, topic_name, context) for key in keys], many)
     answer = Barrier()
 
     def ensured(error: BrokerError | None) -> None:
-        found = [_found(key, log, context) if error is None else _refused(key, error) for key in keys]
+        found = [_found(key, topic_name, context) if error is None else _refused(key, error) for key in keys]
         answer.complete(_response(found, many))
 
-    if len(context.node.image.brokers) > 1:
-        log.ensure_topic(ensured)
-    else:
-        ensured(None)
+    coordinator = node.groups if request.key_type == GROUP else node.transactions
+    coordinator.log.ensure_topic(ensured)
     return answer
 
 
-def _log(key_type: int, node: Node) -> CoordinatorLog:
-    if key_type == GROUP:
-        return node.groups.log
-    if key_type == TRANSACTION:
-        return node.transactions.log
+def _no_coordinator(key_type: int) -> BrokerError:
     if key_type == SHARE:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, "This broker does not coordinate share groups.")
-    raise BrokerError(ErrorCode.INVALID_REQUEST, f"There is no kind of coordinator with the number {key_type}.")
+        return BrokerError(ErrorCode.INVALID_REQUEST, "This broker does not coordinate share groups.")
+    return BrokerError(ErrorCode.INVALID_REQUEST, f"There is no kind of coordinator with the number {key_type}.")
 
 
-def _found(key: str, log: CoordinatorLog, context: RequestContext) -> Coordinator:
+def _found(key: str, topic_name: TopicName, context: RequestContext) -> Coordinator:
     node = context.node
-    topic = node.image.topics.get(TopicName(log.topic_name))
-    leader_id = node.broker_id if topic is None else topic.partitions[log.partition_for(key)].leader
+    topic = node.image.topics.get(topic_name)
+    leader_id = node.broker_id if topic is None else topic.partitions[partition_of(key, len(topic.partitions))].leader
     leader = node.image.brokers.get(leader_id)
     endpoint = None if leader is None else context.endpoint_of(leader)
     if leader is None or endpoint is None:
-        text = f"The partition of {log.topic_name} that is responsible has no leader at present."
+        text = f"The partition of {topic_name} that is responsible has no leader at present."
         return _refused(key, BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
     return Coordinator(key=key, node_id=leader.broker_id, host=endpoint.host, port=endpoint.port)
 

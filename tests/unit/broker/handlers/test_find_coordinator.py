@@ -38,6 +38,8 @@ def test_a_broker_alone_coordinates_everything(tmp_path: Path, version: int, key
                     ("two", 0, 1),
                 ]
             assert node.image.topics == {}, "looking creates nothing"
+            assert node._groups is None, "nor does it load the coordinator's code: every consumer asks"
+            assert node._transactions is None
 
     asyncio.run(main())
 
