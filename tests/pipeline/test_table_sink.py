@@ -111,6 +111,7 @@ def test_a_task_that_dies_behind_its_rows_is_run_again_and_its_rows_count_once(
     assert table_of(job) == job.expected()
 
 
+@pytest.mark.slow
 def test_at_least_once_repeats_and_loses_nothing(spark: SparkSession, new_job: NewJob, crash_directory: Path) -> None:
     job = new_job(guarantee="at_least_once", count=300)
     job.claim(spark)
@@ -121,6 +122,7 @@ def test_at_least_once_repeats_and_loses_nothing(spark: SparkSession, new_job: N
     assert table_of(job) > job.expected()
 
 
+@pytest.mark.slow
 def test_at_most_once_loses_and_repeats_nothing(spark: SparkSession, new_job: NewJob, crash_directory: Path) -> None:
     job = new_job(guarantee="at_most_once", count=300)
     job.claim(spark)
@@ -213,6 +215,7 @@ def test_a_column_that_somebody_drops_is_one_clear_line_and_nothing_is_lost(
     assert table_of(job) == job.expected()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("new_job", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("step", ["table.staged", "table.before_ledger", "table.before_database_commit"])
 def test_a_postgresql_that_is_killed_loses_and_repeats_nothing(

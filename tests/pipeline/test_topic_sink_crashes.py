@@ -89,6 +89,7 @@ def test_a_killed_worker_makes_the_batch_fail_in_a_way_that_a_supervisor_knows(
     assert copied(job, "read_uncommitted") > EXPECTED, "the kill came between a write and its commit"
 
 
+@pytest.mark.slow
 def test_at_least_once_repeats_what_a_killed_task_had_written(
     spark: SparkSession, crash_directory: Path, job: CopyJob
 ) -> None:
@@ -99,6 +100,7 @@ def test_at_least_once_repeats_what_a_killed_task_had_written(
     assert copied(job) > EXPECTED
 
 
+@pytest.mark.slow
 def test_at_most_once_loses_what_a_killed_task_had_not_written(
     spark: SparkSession, crash_directory: Path, job: CopyJob
 ) -> None:

@@ -33,6 +33,8 @@ from tests.robustness.neighbour import (
 )
 from tests.wire_client import WireClient
 
+pytestmark = pytest.mark.slow
+
 NEIGHBOUR_WAIT_S_MAX = 10.0
 PEAK_GROWTH_MAX = 160 * MEGABYTE
 BOMB_BYTES = 300 * MEGABYTE

@@ -94,6 +94,7 @@ def lines(path: Path) -> Counter[str]:
     return Counter(path.read_text().split())
 
 
+@pytest.mark.slow
 def test_at_most_once_loses_and_never_repeats(live: Lives, tmp_path: Path) -> None:
     effects = tmp_path / "effects"
     killed_at = live("at_most_once", str(effects), ["before_effect"] * KILLS)
@@ -105,6 +106,7 @@ def test_at_most_once_loses_and_never_repeats(live: Lives, tmp_path: Path) -> No
     assert len(lost) <= KILLS * BATCH_RECORDS
 
 
+@pytest.mark.slow
 def test_at_least_once_repeats_and_never_loses(live: Lives, tmp_path: Path) -> None:
     effects = tmp_path / "effects"
     killed_at = live("at_least_once", str(effects), ["after_effect"] * KILLS)

@@ -43,6 +43,7 @@ TINY = dataclasses.replace(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     # Those of Spark start one engine after the other.
