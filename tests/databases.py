@@ -12,7 +12,8 @@ from typing import Final
 
 from penstock.pipeline.sinks.table.databases import DIALECTS
 from penstock.testing import mariadb
-from penstock.testing.mariadb import MariaDbMissingError, MariaDbServer
+from penstock.testing.database_server import DatabaseMissingError
+from penstock.testing.mariadb import MariaDbServer
 from tests.conftest import optional_part_missing
 from tests.postgres_server import running_postgres
 
@@ -23,7 +24,7 @@ def running_mariadb(directory: Path) -> Iterator[MariaDbServer]:
     with ExitStack() as stack:
         try:
             server = stack.enter_context(mariadb.running_mariadb(directory))
-        except MariaDbMissingError as missing:
+        except DatabaseMissingError as missing:
             optional_part_missing(str(missing))
         yield server
 

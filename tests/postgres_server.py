@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from penstock.testing import postgres
-from penstock.testing.postgres import PostgresMissingError, PostgresServer
+from penstock.testing.database_server import DatabaseMissingError
+from penstock.testing.postgres import PostgresServer
 from tests.conftest import optional_part_missing
 
 __all__ = ["PostgresServer", "postgres_server", "running_postgres"]
@@ -19,7 +20,7 @@ def running_postgres(directory: Path) -> Iterator[PostgresServer]:
     with ExitStack() as stack:
         try:
             server = stack.enter_context(postgres.running_postgres(directory))
-        except PostgresMissingError as missing:
+        except DatabaseMissingError as missing:
             optional_part_missing(str(missing))
         yield server
 

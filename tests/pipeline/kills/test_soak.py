@@ -7,8 +7,7 @@ from typing import get_args
 
 import pytest
 
-from penstock.testing.mariadb import MariaDbMissingError
-from penstock.testing.postgres import PostgresMissingError
+from penstock.testing.database_server import DatabaseMissingError
 from tests.conftest import optional_part_missing
 from tests.pipeline.kills.fault_plan import Fault, Victim
 from tests.pipeline.kills.report import Report
@@ -24,7 +23,7 @@ pytestmark = [pytest.mark.kills, pytest.mark.timeout(900)]
 def slice_of(sink: SinkName, guarantee: str, kills: int, directory: Path, capsys: pytest.CaptureFixture[str]) -> Report:
     try:
         report = soak(sink, guarantee, kills=kills, seed=SEED, directory=directory)
-    except (PostgresMissingError, MariaDbMissingError) as missing:
+    except DatabaseMissingError as missing:
         optional_part_missing(str(missing))
     with capsys.disabled():
         print("\n" + "\n".join(report.lines()))
@@ -52,7 +51,7 @@ def test_rows_that_land_in_an_open_transaction_count_once(tmp_path: Path, capsys
     try:
         with scene(tmp_path, "table-postgresql", "exactly_once") as made:
             report = Soak(made, Report("table-postgresql", "exactly_once", SEED)).run(plan)
-    except (PostgresMissingError, MariaDbMissingError) as missing:
+    except DatabaseMissingError as missing:
         optional_part_missing(str(missing))
     with capsys.disabled():
         print("\n" + "\n".join(report.lines()))

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.exit_codes import ExitCode
-from penstock.testing.mariadb import MariaDbMissingError
-from penstock.testing.postgres import PostgresMissingError
+from penstock.testing.database_server import DatabaseMissingError
 from tests.conftest import optional_part_missing
 from tests.pipeline.kills.number_feed import NumberFeed, input_of
 from tests.pipeline.kills.pipeline_process import PipelineProcess
@@ -53,7 +52,7 @@ def test_the_second_takes_over(sink: SinkName, busy: bool, tmp_path: Path) -> No
         with scene(tmp_path, sink, "exactly_once") as made:
             second_takes_over(made, busy)
             require_exactly_once(made)
-    except (PostgresMissingError, MariaDbMissingError) as missing:
+    except DatabaseMissingError as missing:
         optional_part_missing(str(missing))
 
 

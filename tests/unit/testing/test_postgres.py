@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import postgres
-from penstock.testing.postgres import PostgresMissingError, PostgresServer, find_postgres
+from penstock.testing.database_server import DatabaseMissingError
+from penstock.testing.postgres import PostgresServer, find_postgres
 from tests.postgres_server import running_postgres
 
 
@@ -30,7 +31,7 @@ def test_it_keeps_what_it_had_after_a_kill_and_is_gone_when_stopped(tmp_path: Pa
 def test_a_machine_without_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(postgres, "_INSTALLED", tmp_path / "none")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PostgresMissingError, match="apt install postgresql"):
+    with pytest.raises(DatabaseMissingError, match="apt install postgresql"):
         find_postgres()
-    with pytest.raises(PostgresMissingError):
+    with pytest.raises(DatabaseMissingError):
         PostgresServer(tmp_path)

@@ -28,14 +28,15 @@ def absence() -> str | None:
     missing_packages = [name for name in _EXTRAS if find_spec(name) is None]
     if missing_packages:
         return f"{', '.join(missing_packages)} missing: pip install 'penstock[spark]'"
+    from penstock.testing.database_server import DatabaseMissingError
     from penstock.testing.java import JavaMissingError
-    from penstock.testing.postgres import PostgresMissingError, find_postgres
+    from penstock.testing.postgres import find_postgres
     from penstock.testing.spark_connector import database_driver_jars
 
     try:
         find_postgres()
         database_driver_jars()
-    except (PostgresMissingError, JavaMissingError, OSError, subprocess.SubprocessError) as missing:
+    except (DatabaseMissingError, JavaMissingError, OSError, subprocess.SubprocessError) as missing:
         return str(missing).strip()
     return None
 

@@ -12,8 +12,8 @@ from penstock.bench.measurement import MeasurementError
 from penstock.bench.spark.driver import _stock_table_writer
 from penstock.bench.spark.tables import absence, create_table, rows_of, running_database
 from penstock.testing import postgres, spark_connector
+from penstock.testing.database_server import DatabaseMissingError
 from penstock.testing.java import JavaMissingError
-from penstock.testing.postgres import PostgresMissingError
 from tests.conftest import optional_part_missing
 
 
@@ -39,7 +39,7 @@ def test_rows_are_counted_and_the_server_leaves_nothing(tmp_path: Path) -> None:
             assert settings == ("on", "on")
             with pytest.raises(MeasurementError, match="does not exist"):
                 rows_of(database, "out_1024")
-    except PostgresMissingError as missing:
+    except DatabaseMissingError as missing:
         optional_part_missing(str(missing))
     assert list((tmp_path / "data").iterdir()) == []
 
@@ -56,7 +56,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert absence() == "Maven fetches the jars"
 
     def no_postgres() -> Path:
-        raise PostgresMissingError("PostgreSQL is not installed")
+        raise DatabaseMissingError("PostgreSQL is not installed")
 
     monkeypatch.setattr(postgres, "find_postgres", no_postgres)
     assert absence() == "PostgreSQL is not installed"
