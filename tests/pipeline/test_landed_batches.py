@@ -59,6 +59,7 @@ def rows(numbers: range) -> Counter[tuple[Any, ...]]:
     return Counter((number, f"{number} {WORD}") for number in numbers)
 
 
+@pytest.mark.slow
 def test_large_batches_and_their_dead_letters(
     pipelines: Pipelines, postgres: PostgresServer, landed: list[str]
 ) -> None:
@@ -86,6 +87,7 @@ def test_large_batches_and_their_dead_letters(
     assert rows_of(postgres.url, "SELECT relname FROM pg_class WHERE starts_with(relname, 'penstock_staging')") == []
 
 
+@pytest.mark.slow
 def test_changed_rows_of_a_large_aggregation_replace_their_rows(
     pipelines: Pipelines, postgres: PostgresServer, landed: list[str]
 ) -> None:

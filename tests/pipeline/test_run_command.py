@@ -41,6 +41,7 @@ def revenue(directory: Path) -> list[tuple[Any, ...]]:
         connection.close()
 
 
+@pytest.mark.slow
 def test_a_pipeline_runs_in_the_engine_and_finishes_its_batch_when_it_is_told_to_stop(up: Path) -> None:
     (up / "revenue.yaml").write_text(REVENUE)
     orders = [{"id": number, "customer": "ada", "amount": 1} for number in range(10)]

@@ -132,6 +132,7 @@ def test_partitions_and_topics_are_picked_up_while_running(
     assert sink.numbers == sorted([*range(10), 12, 15, 18, 11, 14, *range(100, 110)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_topic_that_is_deleted_while_it_is_read(
     spark: SparkSession, feed: TopicFeed, tmp_path: Path, fail: bool

@@ -152,7 +152,9 @@ class FunctionAdapter(SinkAdapter):
             "import json, pathlib, uuid\n"
             f"calls = pathlib.Path({str(self._directory)!r})\n"
             "def replace(rows, batch_id):\n"
-            "    (calls / str(batch_id)).write_text(json.dumps([list(row) for row in rows.collect()]))\n"
+            "    unfinished = calls.parent / f'{uuid.uuid4().hex}.json'\n"
+            "    unfinished.write_text(json.dumps([list(row) for row in rows.collect()]))\n"
+            "    unfinished.rename(calls / str(batch_id))\n"
             "def add(rows, batch_id):\n"
             "    replace(rows, f'{batch_id}-{uuid.uuid4().hex}')\n"
         )

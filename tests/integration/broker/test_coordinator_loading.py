@@ -81,6 +81,7 @@ def test_clients_are_served_while_a_large_shard_is_loaded(broker: Broker) -> Non
         assert [group.group_id for group in member.ask(ListGroupsRequest(), 5).groups] == ["group"]
 
 
+@pytest.mark.slow
 def test_a_consumer_waits_for_its_group_by_itself(broker: Broker) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(COMMITTED + 1):

@@ -117,7 +117,7 @@ def test_at_least_once_repeats_and_never_loses(live: Lives, tmp_path: Path) -> N
     assert sum(counts.values()) <= RECORDS + KILLS * BATCH_RECORDS
 
 
-@pytest.mark.parametrize("style", ["sqlite", "deduplicated"])
+@pytest.mark.parametrize("style", ["sqlite", pytest.param("deduplicated", marks=pytest.mark.slow)])
 def test_exactly_once_in_a_database_does_neither(live: Lives, tmp_path: Path, style: str) -> None:
     database = tmp_path / "effects.db"
     connection = sqlite3.connect(database)

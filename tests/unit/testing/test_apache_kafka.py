@@ -52,12 +52,14 @@ def _read(kafka: ApacheKafka, topic: str, count: int) -> list[bytes | None]:
     return values
 
 
+@pytest.mark.slow
 def test_serves_as_soon_as_it_has_started(kafka: ApacheKafka) -> None:
     _produce(kafka, "served", 10)
     assert _read(kafka, "served", 10) == [b"%d" % number for number in range(10)]
     os.kill(kafka.pid, 0)
 
 
+@pytest.mark.slow
 def test_takes_settings(kafka: ApacheKafka) -> None:
     _produce(kafka, "auto-created", 1)
     partitions = {path.name for path in kafka.data_dir.glob("auto-created-*")}

@@ -48,7 +48,11 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 @contextmanager
 def quiet_pyspark() -> Iterator[None]:
     """pyspark logs every exception of SQL, with both stack traces, before it raises it. Here they become one line."""
-    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    from pyspark.logger import PySparkLogger
+
+    # Not by `logging.getLogger`: the first call for a name decides the class, and pyspark logs with keywords that only
+    # its own class takes. It would raise a TypeError instead of the exception.
+    loggers = [PySparkLogger.getLogger(name) for name in _TALKATIVE]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True
