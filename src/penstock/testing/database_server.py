@@ -65,9 +65,13 @@ class DatabaseServer(ABC):
         self.kill()
         raise RuntimeError(f"{self.name} did not start; see {self._directory / 'server.log'}")
 
-    def _spawn(self, user: int | None = None) -> subprocess.Popen[bytes]:
+    def _run_as(self) -> int | None:
+        """The id of the user whose process the server is; None for this process's own."""
+        return None
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
         with (self._directory / "server.log").open("ab") as log:
-            return subprocess.Popen(self._command(), stdout=log, stderr=log, user=user, cwd=self._directory)
+            return subprocess.Popen(self._command(), stdout=log, stderr=log, user=self._run_as(), cwd=self._directory)
 
     def await_death(self, timeout_s: float) -> None:
         """Waits until another process has killed the server."""

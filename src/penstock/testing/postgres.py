@@ -25,12 +25,11 @@ class PostgresServer(DatabaseServer):
     def __init__(self, directory: Path) -> None:
         self._programs = find_postgres()
         super().__init__(directory)
-        self._as_user = _unprivileged(directory)
         subprocess.run(
             [self._programs / "initdb", "-D", directory / "data", "-A", "trust", "-U", "penstock", "--no-sync"],
             check=True,
             capture_output=True,
-            user=self._as_user,
+            user=self._run_as(),
             cwd=directory,
         )
 
@@ -47,9 +46,9 @@ class PostgresServer(DatabaseServer):
         data = str(self._directory / "data")
         return [str(self._programs / "postgres"), "-D", data, "-h", "127.0.0.1", "-p", str(self.port), "-k", ""]
 
-    def _spawn(self, user: int | None = None) -> subprocess.Popen[bytes]:
-        # Again, because a concurrent test run resets the permissions of the shared parent directory.
-        return super()._spawn(_unprivileged(self._directory))
+    def _run_as(self) -> int | None:
+        # At every start, because a concurrent test run resets the permissions of the shared parent directory.
+        return _unprivileged(self._directory)
 
     def kill(self) -> None:
         """Sends SIGKILL to all of its processes: backends would otherwise finish their work."""
