@@ -1,6 +1,6 @@
 """The headers of a dead letter: what every record of a dead-letter topic says of itself.
 
-Pipelines and `Consumer.run` both write dead letters, `penstock dead-letters` reads them. A dead letter has the key and
+Pipelines write dead letters; any Kafka client reads them. A dead letter has the key and
 the value of the record that could not be processed, its headers, and these. Owns their names and their meaning; it must
 not know how a letter is written.
 """
