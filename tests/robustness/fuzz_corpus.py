@@ -113,6 +113,8 @@ def _string_value(chance: Random) -> str | None:
 _TOPIC_NAME: Final = _one_of(*TOPICS, *TOPICS, "fuzzed-new", "fuzzed.new", "not there", "", "..", "ä", "a" * 250)
 _INDEX: Final = _one_of(0, 0, 0, 1, 2, 3, -1)
 _EPOCH: Final = _one_of(-1, -1, 0, 1)
+_GROUP: Final = _one_of("fuzzed-group", "fuzzed-group", "fuzzed-other-group", "")
+_LONGS: Final = (-1, -1, 0, 100, 2**63 - 1, -(2**63))
 
 # What a field of this name is set to, whichever message it is in.
 _GROUNDED: Final[Mapping[str, Choice]] = {
@@ -152,6 +154,15 @@ _GROUNDED: Final[Mapping[str, Choice]] = {
     "client_software_version": _one_of("1.0", "1.0", "", "é"),
     "endpoint_type": _one_of(1, 1, 2, 3),
     "response_partition_limit": _one_of(2000, 1, 0, -1),
+    "group_id": _GROUP,
+    "generation_id": _EPOCH,
+    "generation_id_or_member_epoch": _EPOCH,
+    "member_id": _one_of("", "", "", "somebody"),
+    "group_instance_id": _one_of(None, None, None, "instance"),
+    "retention_time_ms": _one_of(*_LONGS),
+    "committed_offset": _one_of(*_LONGS),
+    "producer_id": _one_of(0, 1, 2, 3, -1, 2**63 - 1),
+    "producer_epoch": _one_of(0, 0, 1, -1, 32766, 32767),
 }
 _GROUNDED_SHARE: Final = 0.85
 

@@ -267,3 +267,18 @@ def test_offsets_expire_and_groups_without_any_are_forgotten() -> None:
             pass
         assert committed_offset(client, "goes", topic) == NOTHING_COMMITTED
         assert committed_offset(client, "stays", topic) == 1
+
+
+def test_a_client_may_ask_for_the_longest_retention_there_is() -> None:
+    with Broker() as broker:
+        with WireClient(broker.bootstrap_servers) as client:
+            topic = create_topic(client, "kept")
+            request = commit_request("for-ever", topic, {0: 7})
+            request.retention_time_ms = 2**63 - 1
+            (answered,) = client.ask(request, 4).topics
+            assert answered.partitions[0].error_code == ErrorCode.NONE
+            assert committed_offset(client, "for-ever", topic) == 7
+        broker.kill()
+        broker.start()
+        with WireClient(broker.bootstrap_servers) as client:
+            assert committed_offset(client, "for-ever", topic) == 7

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.coordinator.offsets import NO_EXPIRY, CommittedOffset
 from penstock.core.ids import TopicPartition
+from penstock.metadata.config_definition import LONG_MAX
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ class AskedCommits:
         self._results: list[tuple[TopicPartition, CommitResult]] = []
         self._metadata_length_max = node.config.offset_metadata_max_bytes
         self._commit_timestamp_ms = now_ms
-        self._expire_timestamp_ms = NO_EXPIRY if retention_ms == BROKERS_RETENTION else now_ms + retention_ms
+        # A client that means "for ever" may send the largest number there is, to which no time can be added.
+        self._expire_timestamp_ms = (
+            NO_EXPIRY if retention_ms == BROKERS_RETENTION else min(now_ms + retention_ms, LONG_MAX)
+        )
 
     @property
     def is_empty(self) -> bool:
