@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-kills pipeline-kills scale check format bench fuzz crash transactions zombies definitions compatibility errors images lock clean
+.PHONY: help demo test test-slow test-kills pipeline-kills scale new-user check format bench fuzz crash transactions zombies definitions compatibility errors images lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ demo: $(STAMP) ## the revenue pipeline, exactly once: killed with -9 in the midd
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## the test suite (PENSTOCK_REQUIRE_ALL=1: an optional server that is missing is a failure)
-	@$(BIN)/python -m pytest -n 2 -m "not slow and not kills and not scale" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not slow and not kills and not scale and not new_user" $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## slices of the long runs, rebalances that wait for timeouts, every page of the documentation
 	@$(BIN)/python -m pytest -n 2 -m slow $(PYTEST_ARGS)
@@ -39,6 +39,9 @@ pipeline-kills: $(STAMP) ## whole pipelines killed with -9, 40 times for each si
 scale: $(STAMP) ## pipelines on Apache Kafka and a Spark cluster; our source beside Spark's own connector
 	@$(BIN)/python -m pytest tests/scale -m scale $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest tests/unit/bench -m scale $(PYTEST_ARGS)
+
+new-user: $(STAMP) ## what a new user does: the wheel in a new environment, the documentation's blocks, ten tasks
+	@$(BIN)/python -m tests.new_user $(PYTEST_ARGS)
 
 check: $(STAMP) ## formatting, lint, types, import directions, derived files
 	@$(BIN)/ruff format --check src tests tools examples

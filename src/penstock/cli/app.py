@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import consume, group, produce, run, topic, up, validate
+from penstock.cli import consume, docs, group, produce, run, topic, up, validate
 from penstock.cli.broker import run_broker
 from penstock.cli.command_error import CommandError
 from penstock.cli.options import examples
@@ -56,6 +56,7 @@ def _build() -> typer.Typer:
     app.command("run", epilog=run.EPILOG)(run.run)
     app.command("validate", epilog=validate.EPILOG)(validate.validate)
     app.command("up", epilog=up.EPILOG)(up.up)
+    app.command("docs", epilog=docs.EPILOG)(docs.docs)
     app.command(
         "bench",
         help="Measure this machine, with Apache Kafka for comparison.",

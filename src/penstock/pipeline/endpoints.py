@@ -1,15 +1,48 @@
 """Sources and sinks of a program: `Topic`, `Table`, `Files`, `Console`, `PythonSink`.
 
 Owns the Python spelling. Each becomes the same model as the same words in YAML, so that both are checked alike; a
-keyword has the name of its key.
+keyword has the name of its key. The parameters are written out with their types, for editors and type checkers.
+
+Invariant: the keywords of a class are the keys of its source and its sink (`tests/unit/pipeline/test_endpoints.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, Literal, ParamSpec
 
+from penstock.pipeline.call_origin import caller
 from penstock.pipeline.declaration.redaction import redacted_url
+from penstock.pipeline.declaration.spec_errors import InvalidPipeline, unknown_key
+
+Option = str | bool | int | float
+"""The value of a setting of Kafka or Spark."""
+
+Names = str | Sequence[str]
+"""One name, or several."""
+
+RecordField = Literal["key", "topic", "partition", "offset", "timestamp", "headers"]
+
+_P = ParamSpec("_P")
+
+
+def check_keywords(call: Callable[_P, None]) -> Callable[_P, None]:
+    """A keyword that the call does not have is told as a wrong key of a file is: with its line and the nearest key."""
+    known = [name for name, parameter in signature(call).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY]
+    accepted = {*signature(call).parameters}
+
+    @wraps(call)
+    def checked(*args: _P.args, **keywords: _P.kwargs) -> None:
+        unknown = [key for key in keywords if key not in accepted]
+        if unknown:
+            origin = caller()
+            raise InvalidPipeline([origin.problem((key,), unknown_key(key, known)) for key in unknown])
+        call(*args, **keywords)
+
+    return checked
 
 
 class Endpoint:
@@ -30,29 +63,119 @@ class Endpoint:
 class Topic(Endpoint):
     """One topic, or several to read. `Topic(pattern="orders-.*")` reads all that match."""
 
-    def __init__(self, topic: str | list[str] | None = None, *, pattern: str | None = None, **keys: Any) -> None:
-        super().__init__({"topic": topic, "topic_pattern": pattern, **keys})
+    @check_keywords
+    def __init__(
+        self,
+        topic: Names | None = None,
+        *,
+        pattern: str | None = None,
+        format: Literal["json", "csv", "text", "binary"] | None = None,
+        bootstrap_servers: str | None = None,
+        options: Mapping[str, Option] | None = None,
+        # To read.
+        schema: str | None = None,
+        include: Sequence[RecordField] | None = None,
+        starting_offsets: Literal["earliest", "latest"] | Mapping[str, Mapping[str, int]] | None = None,
+        max_offsets_per_trigger: int | None = None,
+        format_options: Mapping[str, Option] | None = None,
+        timestamp: str | None = None,
+        watermark: str | None = None,
+        dedupe: Names | None = None,
+        expect: Mapping[str, str] | None = None,
+        # To write.
+        key: Names | None = None,
+        value: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        partition: str | None = None,
+    ) -> None:
+        super().__init__(
+            {
+                "topic": topic,
+                "topic_pattern": pattern,
+                "format": format,
+                "bootstrap_servers": bootstrap_servers,
+                "options": options,
+                "schema": schema,
+                "include": include,
+                "starting_offsets": starting_offsets,
+                "max_offsets_per_trigger": max_offsets_per_trigger,
+                "format_options": format_options,
+                "timestamp": timestamp,
+                "watermark": watermark,
+                "dedupe": dedupe,
+                "expect": expect,
+                "key": key,
+                "value": value,
+                "headers": headers,
+                "partition": partition,
+            }
+        )
 
 
 class Table(Endpoint):
     """A table of a database: to join with, or to write to."""
 
-    def __init__(self, url: str, table: str, **keys: Any) -> None:
-        super().__init__({"table": table, "url": url, **keys})
+    @check_keywords
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        # To read.
+        schema: str | None = None,
+        # To write.
+        key: Names | None = None,
+        mode: Literal["append", "upsert"] | None = None,
+    ) -> None:
+        super().__init__({"table": table, "url": url, "schema": schema, "key": key, "mode": mode})
 
 
 class Files(Endpoint):
     """A directory of files."""
 
-    def __init__(self, files: str, **keys: Any) -> None:
-        super().__init__({"files": files, **keys})
+    @check_keywords
+    def __init__(
+        self,
+        files: str | os.PathLike[str],
+        *,
+        format: Literal["json", "csv", "text", "binary", "parquet"] | None = None,
+        options: Mapping[str, Option] | None = None,
+        # To read.
+        schema: str | None = None,
+        static: bool | None = None,
+        max_files_per_trigger: int | None = None,
+        format_options: Mapping[str, Option] | None = None,
+        timestamp: str | None = None,
+        watermark: str | None = None,
+        dedupe: Names | None = None,
+        expect: Mapping[str, str] | None = None,
+        # To write.
+        partition_by: Names | None = None,
+    ) -> None:
+        super().__init__(
+            {
+                "files": os.fspath(files) if isinstance(files, os.PathLike) else files,
+                "format": format,
+                "options": options,
+                "schema": schema,
+                "static": static,
+                "max_files_per_trigger": max_files_per_trigger,
+                "format_options": format_options,
+                "timestamp": timestamp,
+                "watermark": watermark,
+                "dedupe": dedupe,
+                "expect": expect,
+                "partition_by": partition_by,
+            }
+        )
 
 
 class Console(Endpoint):
     """The terminal."""
 
-    def __init__(self, **keys: Any) -> None:
-        super().__init__({"console": True, **keys})
+    @check_keywords
+    def __init__(self, *, rows: int | None = None) -> None:
+        super().__init__({"console": True, "rows": rows})
 
 
 class PythonSink(Endpoint):
@@ -61,7 +184,8 @@ class PythonSink(Endpoint):
     It must be importable: a later process, which has never seen this object, continues the pipeline.
     """
 
-    def __init__(self, function: Callable[..., Any] | str, **keys: Any) -> None:
+    @check_keywords
+    def __init__(self, function: Callable[..., Any] | str, *, idempotent: bool | None = None) -> None:
         self.function = None if isinstance(function, str) else function
         reference = function if isinstance(function, str) else f"{function.__module__}:{function.__qualname__}"
-        super().__init__({"python": reference, **keys})
+        super().__init__({"python": reference, "idempotent": idempotent})

@@ -41,7 +41,7 @@ class Example:
             [sys.executable, "-c", self._program],
             cwd=self._directory,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
         ) as process:
             try:
@@ -49,7 +49,9 @@ class Example:
                 assert process.poll() is None, "it goes on until it is stopped"
             finally:
                 process.send_signal(signal.SIGINT)
-                process.wait(PATIENCE_S)
+                printed, complained = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, complained) == (0, ""), "ctrl-C ends it without a traceback"
+        assert printed.endswith("stopped\n")
 
     def run(self) -> str:
         return subprocess.run(
@@ -96,19 +98,23 @@ def comes_to(answer: Callable[[], object], expected: object) -> None:
 
 
 def test_produce(bootstrap_servers: str, new_topic: NewTopic, tmp_path: Path) -> None:
-    topic = new_topic()
-    output = Example("produce.py", bootstrap_servers, tmp_path, {"orders": topic}).run()
-    assert output.count("RecordMetadata(topic=") == 3
-    assert [json.loads(value)["customer"] for value in values_of(bootstrap_servers, topic, "read_committed")] == [
+    orders, visitors = new_topic(), new_topic()
+    names = {"orders": orders, "visitors": visitors}
+    output = Example("produce.py", bootstrap_servers, tmp_path, names).run()
+    assert output.splitlines()[0] == f"order of ada: {orders}, partition 0, offset 0"
+    assert output.splitlines()[-1] == f"visitor ada: {visitors}, partition 0, offset 2"
+    assert [json.loads(value)["customer"] for value in values_of(bootstrap_servers, orders, "read_committed")] == [
         "ada", "bob", "ada",
     ]  # fmt: skip
+    assert values_of(bootstrap_servers, visitors, "read_committed") == ["ada", "bob", "ada"]
 
 
 def test_at_most_once(bootstrap_servers: str, visitors: str, group: str, tmp_path: Path) -> None:
     example = Example("at_most_once.py", bootstrap_servers, tmp_path, {"visitors": visitors, "greeter": group})
     with example.running() as process:
         assert process.stdout is not None
-        assert [process.stdout.readline() for _ in range(3)] == ["hello ada\n", "hello bob\n", "hello ada\n"]
+        printed = [process.stdout.readline() for _ in range(4)]
+    assert printed == ["greeting visitors, at most once; ctrl-C ends\n", "hello ada\n", "hello bob\n", "hello ada\n"]
 
 
 def test_at_least_once(bootstrap_servers: str, visitors: str, group: str, tmp_path: Path) -> None:

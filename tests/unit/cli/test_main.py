@@ -58,6 +58,7 @@ def test_version(capsys: Captured) -> None:
         ["run", "--help"],
         ["validate", "--help"],
         ["up", "--help"],
+        ["docs", "--help"],
     ],
 )
 def test_help_has_examples(words: list[str], capsys: Captured) -> None:
