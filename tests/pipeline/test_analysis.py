@@ -297,7 +297,7 @@ def test_a_program_is_checked_up_to_its_run(spark: SparkSession) -> None:
             mine.run()
     assert checked.pipelines == [mine]
     plan = mine.plan()
-    assert plan.result is totals
+    assert plan.results == {None: totals}
     assert list(plan.spec.all_sources) == ["source", "names"]
     [problem] = check_plan_with_spark(plan, mine.origin).problems
     assert problem.file == __file__
@@ -315,5 +315,5 @@ def test_a_function_of_the_program_itself_may_be_a_sink(spark: SparkSession) -> 
         mine = Pipeline("store", guarantee="exactly_once")
         mine.write(mine.read(Topic("orders", schema="id BIGINT")), PythonSink(store, idempotent=True))
         plan = mine.plan()
-    assert plan.function is store
+    assert plan.functions == {None: store}
     assert check_plan_with_spark(plan, mine.origin) == Findings()

@@ -209,6 +209,9 @@ def _report(
 def _summary(spec: PipelineSpec) -> str:
     from penstock.pipeline.declaration.verdicts import Kept
 
-    found = spec.sink.verdict(spec.guarantee)
-    assert isinstance(found, Kept)  # a refused guarantee has ended the check
-    return f"{spec.name} is valid; {spec.guarantee}: {found.how}"
+    ways = []
+    for branch in spec.branches:
+        found = branch.sink.verdict(spec.guarantee)
+        assert isinstance(found, Kept)  # a refused guarantee has ended the check
+        ways.append(found.how if branch.sink_name is None else f"{branch.sink_name}: {found.how}")
+    return f"{spec.name} is valid; {spec.guarantee}: {'; '.join(ways)}"

@@ -8,7 +8,7 @@ source's columns are not declared, validate can only parse the SQL; a note says 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +20,7 @@ from penstock.pipeline.declaration.transform_spec import PythonStep, SqlStep
 from penstock.pipeline.declaration.verdicts import KeyPath
 from penstock.pipeline.rows.event_time import with_event_time
 from penstock.pipeline.rows.output_mode import output_mode
-from penstock.pipeline.rows.transform_chain import NotADataFrame, apply_step, last_name
+from penstock.pipeline.rows.transform_chain import NotADataFrame, apply_step
 from penstock.pipeline.sources.source import Source
 from penstock.pipeline.spark.internals import is_query
 from penstock.pipeline.spark.messages import explain_sql, first_sentence, no_such, quiet_pyspark
@@ -44,9 +44,8 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     # Worth a person's eye, and no reason not to run.
     notes: list[Problem] = field(default_factory=list)
-    # The rows for the sink and their output mode, if there are no problems.
-    result: DataFrame | None = field(default=None, compare=False)
-    mode: str | None = field(default=None, compare=False)
+    # The rows for each sink and their output mode, by its name (None with `sink`), if there are no problems.
+    results: dict[str | None, tuple[DataFrame, str]] = field(default_factory=dict, compare=False)
 
 
 class KeyOrigin:
@@ -77,9 +76,9 @@ def check_with_spark(spec: PipelineSpec, spark: SparkSession, origin: TextOrigin
 
 
 def check_plan_with_spark(plan: PipelinePlan, origin: TextOrigin) -> Findings:
-    """Checks a pipeline whose transform is a DataFrame already, against its sink."""
-    assert plan.result is not None  # a plan from a program has one
-    return _Check(plan.spec, plan.result.sparkSession, origin, plan.directory, plan.function).given(plan.result)
+    """Checks a pipeline whose results are DataFrames already, against its sinks."""
+    spark = next(iter(plan.results.values())).sparkSession  # a plan from a program has at least one
+    return _Check(plan.spec, spark, origin, plan.directory, plan.functions).given(plan.results)
 
 
 def empty_rows(spark: SparkSession, source: Source, columns: str) -> DataFrame:
@@ -100,12 +99,12 @@ class _Check:
         spark: SparkSession,
         origin: TextOrigin,
         directory: Path,
-        function: Callable[..., Any] | None = None,
+        functions: Mapping[str | None, Callable[..., Any]] | None = None,
         read: ReadSource | None = None,
     ) -> None:
         self.spec = spec
         self.directory = directory
-        self.function = function
+        self.functions = functions or {}
         self._spark = spark
         self._origin = origin
         self._read = read
@@ -117,18 +116,23 @@ class _Check:
             if frames is None:
                 self._parse_steps(0)
             else:
-                result = self._steps(frames)
-                if result is not None:
-                    self._sink(result)
-            self.spec.sink.writer().check_settings(self)
+                complete = self._steps(frames)
+                for branch in self.spec.branches if complete else ():
+                    self._sink(branch, frames[branch.rows_name])
+            self._sink_settings()
         self._found.problems.sort(key=lambda problem: (problem.line, problem.column))
         return self._found
 
-    def given(self, result: DataFrame) -> Findings:
+    def given(self, results: Mapping[str | None, DataFrame]) -> Findings:
         with quiet_pyspark():
-            self._sink(result)
-            self.spec.sink.writer().check_settings(self)
+            for branch in self.spec.branches:
+                self._sink(branch, results[branch.sink_name])
+            self._sink_settings()
         return self._found
+
+    def _sink_settings(self) -> None:
+        for branch in self.spec.branches:
+            branch.sink.writer().check_settings(_BranchCheck(self, branch))
 
     def problem(self, path: KeyPath, message: str) -> None:
         self._found.problems.append(self._origin.problem(path, message))
@@ -233,14 +237,15 @@ class _Check:
             self._sql_problem(path, failure)
             return None
 
-    def _steps(self, frames: dict[str, DataFrame]) -> DataFrame | None:
+    def _steps(self, frames: dict[str, DataFrame]) -> bool:
+        """Adds the rows of each step to `frames`. False: some step has a problem."""
         from pyspark.errors import PySparkException
 
         for index, step in enumerate(self.spec.transform):
             path: KeyPath = ("transform", index, "python" if isinstance(step, PythonStep) else "sql")
             if isinstance(step, SqlStep) and not self._is_query(path, step):
                 self._parse_steps(index + 1)
-                return None
+                return False
             try:
                 frames[self.spec.step_name(index)] = apply_step(self._spark, self.spec, index, frames, self.directory)
             except (FunctionMissing, NotADataFrame) as missing:
@@ -251,8 +256,8 @@ class _Check:
                 self.problem(path, f"raised {type(failure).__name__}: {' '.join(str(failure).split())}")
             if self.spec.step_name(index) not in frames:
                 self._parse_steps(index + 1)
-                return None
-        return frames[last_name(self.spec)]
+                return False
+        return True
 
     def _parse_steps(self, start: int) -> None:
         for index, step in enumerate(self.spec.transform[start:], start):
@@ -271,30 +276,62 @@ class _Check:
         self.problem(path, "expected a query; a transform must not change anything")
         return False
 
-    def _sink(self, result: DataFrame) -> None:
+    def _sink(self, branch: PipelineSpec, result: DataFrame) -> None:
         from pyspark.errors import PySparkException
 
         if not result.isStreaming:
-            self.problem(("transform",), "the result has nothing of a source that goes on arriving")
+            at: KeyPath = ("transform",) if branch.sink.rows_from is None else (*branch.sink_path, "from")
+            self.problem(at, "the result has nothing of a source that goes on arriving")
             return
-        self.spec.sink.writer().check_result(self, result)
+        branch.sink.writer().check_result(_BranchCheck(self, branch), result)
         try:
-            self._found.mode = output_mode(self.spec, result)
-            self._found.result = result
+            self._found.results[branch.sink_name] = (result, output_mode(branch, result))
         except PySparkException as failure:
-            self.problem(("output_mode",) if self.spec.output_mode else ("sink",), self._not_in_this_mode(failure))
-
-    def _not_in_this_mode(self, failure: PySparkException) -> str:
-        text = first_sentence(str(failure))
-        if self.spec.output_mode is None and "without watermark" in text:
-            return (
-                "rows of an aggregation change until a watermark closes them, and this sink can only append: give the"
-                " source a timestamp and a watermark and group by a window, or write a table with mode: upsert, or set"
-                " output_mode: update to write every change"
+            self.problem(
+                branch.output_mode_path if branch.output_mode else branch.sink_path,
+                _not_in_this_mode(branch, failure),
             )
-        return text
 
     def require_columns(self, path: KeyPath, frame: DataFrame, names: Sequence[str]) -> None:
         for name in names:
             if name not in frame.columns:
                 self.problem(path, no_such("column", name, frame.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class _BranchCheck:
+    """The check as one sink sees it, to whom its keys begin with `sink`."""
+
+    check: _Check
+    spec: PipelineSpec
+
+    @property
+    def directory(self) -> Path:
+        return self.check.directory
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        return self.check.functions.get(self.spec.sink_name)
+
+    def problem(self, path: KeyPath, message: str) -> None:
+        self.check.problem(self._path(path), message)
+
+    def expression_type(self, path: KeyPath, frame: DataFrame, expression: str) -> str | None:
+        return self.check.expression_type(self._path(path), frame, expression)
+
+    def require_columns(self, path: KeyPath, frame: DataFrame, names: Sequence[str]) -> None:
+        self.check.require_columns(self._path(path), frame, names)
+
+    def _path(self, path: KeyPath) -> KeyPath:
+        return (*self.spec.sink_path, *path[1:]) if path[:1] == ("sink",) else path
+
+
+def _not_in_this_mode(branch: PipelineSpec, failure: PySparkException) -> str:
+    text = first_sentence(str(failure))
+    if branch.output_mode is None and "without watermark" in text:
+        return (
+            "rows of an aggregation change until a watermark closes them, and this sink can only append: give the"
+            " source a timestamp and a watermark and group by a window, or write a table with mode: upsert, or set"
+            " output_mode: update to write every change"
+        )
+    return text

@@ -9,23 +9,24 @@ the first `read`.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypedDict
 
 from pydantic import TypeAdapter, ValidationError
 
 from penstock.core.guarantee import Guarantee
+from penstock.pipeline.call_origin import CallOrigin, caller
 from penstock.pipeline.declaration.guarantee import refusals
 from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineHead, PipelineSpec
-from penstock.pipeline.declaration.spec_errors import InvalidPipeline, Problem, explain, key_text, may_be_shown
-from penstock.pipeline.declaration.verdicts import KeyPath
-from penstock.pipeline.endpoints import Endpoint
+from penstock.pipeline.declaration.spec_errors import InvalidPipeline, explain
+from penstock.pipeline.endpoints import Endpoint, Option, check_keywords
 from penstock.pipeline.process_state import ProgramHost, process_wide
+from penstock.pipeline.sinks.sink import OutputMode
 from penstock.pipeline.sources.kinds import DeclaredSource
 from penstock.pipeline.sources.source import Source
 
@@ -42,28 +43,11 @@ class PipelinePlan:
     spec: PipelineSpec
     # Where `module:function` is looked for first.
     directory: Path
-    # The sources' DataFrames as they were handed out, and the one to write; None: `spec.transform` makes it.
-    result: DataFrame | None = None
-    # A sink that the program passed as an object; it needs no import.
-    function: Callable[..., Any] | None = None
+    # What a program writes, by the sink's name (None for an only one); empty: `spec.transform` makes it.
+    results: Mapping[str | None, DataFrame] = field(default_factory=dict)
+    # Sinks that the program passed as objects, by their names; they need no import.
+    functions: Mapping[str | None, Callable[..., Any]] = field(default_factory=dict)
     once: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CallOrigin:
-    """The line of a program that made a call."""
-
-    file: str
-    line: int
-
-    def problem(self, path: KeyPath, message: str) -> Problem:
-        return Problem(self.file, self.line, key_text(path), message)
-
-    def problem_in_text(self, path: KeyPath, message: str, line: int, position: int) -> Problem:
-        return self.problem(path, f"{message} (line {line}, position {position + 1} of the SQL)")
-
-    def shown(self, path: KeyPath, value: Any) -> str | None:
-        return str(value) if may_be_shown(path) else None
 
 
 class ProgramRun(Protocol):
@@ -98,7 +82,7 @@ class ProgramCheck:
 
         if source.columns is None:
             message = "has no schema; a program can only be checked when its sources declare their columns"
-            raise InvalidPipeline([_caller().problem((name, "schema"), message)])
+            raise InvalidPipeline([caller().problem((name, "schema"), message)])
         return empty_rows(self.spark, source, source.columns)
 
     def execute(self, plan: PipelinePlan) -> None:
@@ -129,18 +113,57 @@ def checking(open_session: Callable[[], SparkSession]) -> Iterator[ProgramCheck]
         yield check
 
 
+class _Write(NamedTuple):
+    rows: DataFrame
+    sink: Endpoint
+    mode: Mapping[str, OutputMode]  # the key `output_mode`, or nothing
+
+
+class DeadLetterTopic(TypedDict):
+    """`on_error={"dead_letters": "orders.dlq"}`."""
+
+    dead_letters: str
+
+
+class Interval(TypedDict):
+    """`trigger={"interval": "5 seconds"}`."""
+
+    interval: str
+
+
 class Pipeline:
     """A pipeline that is built by calls. The keywords are the keys of a pipeline file."""
 
-    def __init__(self, name: str, *, guarantee: Guarantee = "at_least_once", **keys: Any) -> None:
-        self._origin = _caller()
+    @check_keywords
+    def __init__(
+        self,
+        name: str,
+        *,
+        guarantee: Guarantee = "at_least_once",
+        on_error: Literal["stop", "drop"] | DeadLetterTopic | None = None,
+        trigger: Literal["available_now", "once"] | Interval | None = None,
+        output_mode: OutputMode | None = None,
+        bootstrap_servers: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        spark: Mapping[str, Option] | None = None,
+    ) -> None:
+        self._origin = caller()
+        keys: dict[str, Any] = {
+            "name": name,
+            "guarantee": guarantee,
+            "on_error": on_error,
+            "trigger": trigger,
+            "output_mode": output_mode,
+            "bootstrap_servers": bootstrap_servers,
+            "checkpoint": os.fspath(checkpoint) if isinstance(checkpoint, os.PathLike) else checkpoint,
+            "spark": spark,
+        }
         try:
-            self._head = PipelineHead.model_validate({"name": name, "guarantee": guarantee, **keys})
+            self._head = PipelineHead.model_validate({key: value for key, value in keys.items() if value is not None})
         except ValidationError as invalid:
             raise InvalidPipeline(explain(invalid, self._origin, PipelineHead)) from None
         self._sources: dict[str, Source] = {}
-        self._sink: Endpoint | None = None
-        self._result: DataFrame | None = None
+        self._writes: dict[str | None, _Write] = {}
         host = process_wide(ProgramHost)
         self._given_run: ProgramRun | None = host.open_run(self) if host.open_run is not None else None
 
@@ -164,7 +187,7 @@ class Pipeline:
 
     def read(self, source: Endpoint, name: str | None = None) -> DataFrame:
         """A DataFrame of the source's rows, parsed and checked; SQL of `spark` knows it by `name`."""
-        origin = _caller()
+        origin = caller()
         if name is None:
             name = SOLE_SOURCE if not self._sources else f"{SOLE_SOURCE}_{len(self._sources) + 1}"
         if name in self._sources:
@@ -178,23 +201,33 @@ class Pipeline:
         frame.createOrReplaceTempView(name)
         return frame
 
-    def write(self, rows: DataFrame, sink: Endpoint) -> None:
-        """Says where the rows go. A pipeline has one sink."""
-        self._origin = _caller()
-        if self._sink is not None:
-            raise InvalidPipeline(
-                [self._origin.problem(("sink",), "a pipeline writes to one sink; use another pipeline")]
-            )
+    def write(
+        self,
+        rows: DataFrame,
+        sink: Endpoint,
+        name: str | None = None,
+        *,
+        output_mode: OutputMode | None = None,
+    ) -> None:
+        """Says where the rows go. A pipeline with several sinks names each: `name` is its name in `sinks`."""
+        self._origin = caller()
         if not self._sources:
             raise InvalidPipeline([self._origin.problem(("source",), "nothing was read through this pipeline")])
-        self._sink, self._result = sink, rows
+        if self._writes and (name is None or None in self._writes):
+            message = "a pipeline with several sinks has a name for each; pass name= to every write"
+            raise InvalidPipeline([self._origin.problem(("sinks",), message)])
+        if name in self._writes:
+            message = "a sink of this name is written already; give another name"
+            raise InvalidPipeline([self._origin.problem(("sinks", str(name)), message)])
+        mode = {} if output_mode is None else {"output_mode": output_mode}
+        self._writes[name] = _Write(rows, sink, mode)
         self.spec()
 
     def spec(self) -> PipelineSpec:
         """The declaration, checked. Raises InvalidPipeline."""
-        if self._sink is None:
+        if not self._writes:
             raise InvalidPipeline([self._origin.problem(("sink",), "nothing is written: call write before run")])
-        spec = self._declared(self._sink)
+        spec = self._declared()
         problems = [self._origin.problem(refusal.path, refusal.reason) for refusal in refusals(spec)]
         if problems:
             raise InvalidPipeline(problems)
@@ -202,9 +235,10 @@ class Pipeline:
 
     def plan(self, *, once: bool = False) -> PipelinePlan:
         spec = self.spec()
-        function = self._sink.function if self._sink is not None else None
+        results = {name: write.rows for name, write in self._writes.items()}
+        functions = {name: write.sink.function for name, write in self._writes.items() if write.sink.function}
         directory = Path(self._origin.file).resolve().parent
-        return PipelinePlan(spec, directory, self._result, function, once)
+        return PipelinePlan(spec, directory, results, functions, once)
 
     @property
     def origin(self) -> CallOrigin:
@@ -215,19 +249,16 @@ class Pipeline:
         """Runs until it is stopped; with `once`, processes all available records and returns."""
         self._run.execute(self.plan(once=once))
 
-    def _declared(self, sink: Endpoint) -> PipelineSpec:
+    def _declared(self) -> PipelineSpec:
         sole = list(self._sources) == [SOLE_SOURCE]
         sources = {"source": self._sources[SOLE_SOURCE]} if sole else {"sources": self._sources}
         head = {key: getattr(self._head, key) for key in self._head.model_fields_set}
+        if None in self._writes:
+            sole_write = self._writes[None]
+            sinks: dict[str, Any] = {"sink": sole_write.sink.keys, **sole_write.mode}
+        else:
+            sinks = {"sinks": {name: {**write.sink.keys, **write.mode} for name, write in self._writes.items()}}
         try:
-            return PipelineSpec.model_validate({**head, **sources, "sink": sink.keys})
+            return PipelineSpec.model_validate({**head, **sources, **sinks})
         except ValidationError as invalid:
             raise InvalidPipeline(explain(invalid, self._origin)) from None
-
-
-def _caller() -> CallOrigin:
-    """The innermost line outside this file."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return CallOrigin(frame.f_code.co_filename, frame.f_lineno)

@@ -44,9 +44,9 @@ class Brokers:
         return self._settings(endpoint.bootstrap_servers, endpoint.options)
 
     def of_dead_letters(self, spec: PipelineSpec) -> dict[str, str]:
-        """Beside the sink's topic, or else beside the first source's: there the credentials are known to be good."""
-        if spec.sink.kafka is not None:
-            return self.of(spec.sink.kafka)
+        """Beside the only sink's topic, or else beside the first source's, whose credentials are good."""
+        if spec.declared_sink is not None and spec.declared_sink.kafka is not None:
+            return self.of(spec.declared_sink.kafka)
         for source in spec.all_sources.values():
             if source.kafka is not None:
                 return _wire(self.of(source.kafka))

@@ -27,6 +27,8 @@ _DIRECTORY: Final = "penstock"
 _IDENTITY: Final = "identity.json"
 _BEGUN: Final = "begun.json"
 _OWNER: Final = "owner.json"
+SINKS_DIRECTORY: Final = "sinks"
+"""Below the checkpoint of a pipeline with several sinks, a checkpoint for each of them by its name."""
 
 
 def fingerprint(sources: Mapping[str, Source]) -> dict[str, str]:
@@ -72,6 +74,13 @@ class Checkpoint:
                 f"it was made for {_shown(stored.get('sources'))}, not for {_shown(wanted['sources'])}"
             )
         return str(stored["id"])
+
+    def check_layout(self, *, has_several_sinks: bool) -> None:
+        """Raises when it holds the progress of one sink and the pipeline has several, or the other way round."""
+        if has_several_sinks and self.exists("offsets"):
+            raise self._mismatch("it holds the progress of one sink (`sink`), and the pipeline names several (`sinks`)")
+        if not has_several_sinks and self.exists(SINKS_DIRECTORY):
+            raise self._mismatch("it holds the progress of several sinks (`sinks`), and the pipeline has one (`sink`)")
 
     def _mismatch(self, why: str) -> PipelineFailed:
         return PipelineFailed(

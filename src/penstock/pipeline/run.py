@@ -1,8 +1,12 @@
-"""One run of a pipeline: sources -> transform -> sink, under supervision.
+"""One run of a pipeline: sources -> transform -> sinks, under supervision.
 
 `PipelineRun` owns what belongs to one run (session, brokers, checkpoint, reads with their dead letters, resources) and
-the order of a start: what brokers refuse first, then the checkpoint's identity, the analysis of the SQL, the sink, the
-query. The command, the engine and programs all run pipelines through it.
+the order of a start: what brokers refuse first, then the checkpoint's identity, the analysis of the SQL, the sinks, the
+queries. The command, the engine and programs all run pipelines through it.
+
+A pipeline with `sink` is one query, which also writes the dead letters. One with `sinks` is a query for each of them,
+and one more for the dead letters: each has its own progress, in a directory below the pipeline's checkpoint, so that
+no sink waits for another and a bad row is published once.
 
 Invariants:
 - Each check is made once: brokers are asked once for each cluster, and each query is analysed once, on the DataFrames
@@ -15,29 +19,32 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.analysis import KeyOrigin, TextOrigin, analyse
 from penstock.pipeline.brokers import Brokers
-from penstock.pipeline.checkpoint import Checkpoint
+from penstock.pipeline.checkpoint import SINKS_DIRECTORY, Checkpoint
 from penstock.pipeline.declaration.redaction import redacted
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
 from penstock.pipeline.declaration.spec_errors import InvalidPipeline
 from penstock.pipeline.failure import PipelineFailed, classify
 from penstock.pipeline.group_mirror import GroupMirror
-from penstock.pipeline.progress import BatchProgress
+from penstock.pipeline.progress import BatchProgress, Tally
+from penstock.pipeline.query_group import run_together
 from penstock.pipeline.rows.bad_rows import OnBadRow
-from penstock.pipeline.rows.dead_letters import joined
+from penstock.pipeline.rows.dead_letters import joined, letter_rows
 from penstock.pipeline.rows.one_pass import in_one_pass
 from penstock.pipeline.rows.output_mode import output_mode
 from penstock.pipeline.run_settings import Event, RunSettings, stopping_on_signals
-from penstock.pipeline.sinks.sink_writer import SinkStart
+from penstock.pipeline.sinks.dead_letter_writer import DeadLetterWriter
+from penstock.pipeline.sinks.sink_writer import SinkStart, SinkWriter
 from penstock.pipeline.sinks.start import prepared
 from penstock.pipeline.sources.source import Source
 from penstock.pipeline.sources.source_reader import SourceRead, SourceRows
@@ -52,16 +59,18 @@ if TYPE_CHECKING:
 
     from penstock.pipeline.api import PipelinePlan
 
-_BEGINS_WITH_KEY: Final = re.compile(r"(sources?|transform|sink|on_error)[\w.\[\]-]*: ")
+_BEGINS_WITH_KEY: Final = re.compile(r"(sources?|transform|sinks?|on_error)[\w.\[\]-]*: ")
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The rows to write with their dead letters, Spark's output mode for them, and how often sources are read."""
+    """What one query writes."""
 
+    spec: PipelineSpec  # with the one sink of the query
     rows: DataFrame
-    mode: str
-    passes: int = 1
+    mode: str  # Spark's output mode
+    passes: int = 1  # how often the query reads its sources
+    writer: SinkWriter | None = None  # instead of the sink's own
 
 
 class PipelineRun:
@@ -98,8 +107,9 @@ class PipelineRun:
         """Raises PipelineFailed for what brokers refuse: they do not answer, or have no such topic. Needs no Spark."""
         for name, source in spec.all_sources.items():
             check_topics(name, source, self.brokers)
-        if spec.sink.kafka is not None:
-            self.brokers.topics("sink.topic", self.brokers.of(spec.sink.kafka))
+        for branch in spec.branches:
+            if branch.sink.kafka is not None:
+                self.brokers.topics(branch.in_sink("sink.topic"), self.brokers.of(branch.sink.kafka))
 
     def read(self, name: str, source: Source) -> DataFrame:
         """The good rows of a source. The run keeps its dead letters, if any."""
@@ -133,9 +143,12 @@ class PipelineRun:
         settings = replace(self.settings, once=True) if plan.once else self.settings
         secrets = plan.spec.secrets()
         report = settings.report
+        reporting = threading.Lock()
 
         def report_redacted(event: Event) -> None:
-            report({**event, "reason": redacted(event["reason"], secrets)} if "reason" in event else event)
+            """Queries report from threads of their own; who is told needs no lock."""
+            with reporting:
+                report({**event, "reason": redacted(event["reason"], secrets)} if "reason" in event else event)
 
         self.id = uuid.uuid4().hex
         with stopping_on_signals(settings.stop.set):
@@ -148,77 +161,127 @@ class PipelineRun:
     def _execute(self, plan: PipelinePlan, origin: TextOrigin | None, settings: RunSettings) -> None:
         begun = time.monotonic()
         spec = plan.spec.located(settings.directory)
-        checkpoint = self.checkpoint
-        checkpoint.check(spec.name, spec.all_sources)
-        result = self._result(plan, spec, origin)
-        checkpoint_id = checkpoint.claim(spec.name, spec.all_sources, internals.streams(result.rows))
-        keep_topic_ids(checkpoint, self._topic_ids)
+        self.checkpoint.check(spec.name, spec.all_sources)
+        self.checkpoint.check_layout(has_several_sinks=spec.sinks is not None)
+        results = self._results(plan, spec, origin)
+        if spec.sinks is not None:
+            self.checkpoint.claim(spec.name, spec.all_sources, streams=[])
         with contextlib.ExitStack() as resources:
-            with _refusals("sink"):
-                start = prepared(
-                    SinkStart(
-                        spec=spec,
-                        rows=result.rows,
-                        mode=result.mode,
-                        run=self.id,
-                        brokers=self.brokers,
-                        checkpoint=checkpoint,
-                        checkpoint_id=checkpoint_id,
-                        settings=settings,
-                        directory=plan.directory,
-                        function=plan.function,
-                        resources=resources,
-                    )
-                )
-            mirror = resources.enter_context(contextlib.closing(GroupMirror(spec.name, self._topic_sources(spec))))
-
-            def on_batch(batch: BatchProgress) -> None:
-                mirror.commit(batch.ends)
-
-            supervisor = Supervisor(
-                spec.name,
-                start,
-                settings,
-                on_batch,
-                ends_by_itself=isinstance(spec.trigger, str),
-                passes=result.passes,
-                owns_checkpoint=lambda: checkpoint.is_owned_by(self.id),
-            )
-            checkpoint.take_over(self.id)
+            stop_queries = threading.Event() if spec.sinks is not None else settings.stop
+            supervisors = {
+                result.spec.progress_name: self._supervisor(plan, result, settings, stop_queries, resources)
+                for result in results
+            }
+            keep_topic_ids(self.checkpoint, self._topic_ids)
+            self.checkpoint.take_over(self.id)
             settings.report(
-                {
-                    "event": "started",
-                    "pipeline": spec.name,
-                    "guarantee": spec.guarantee,
-                    "checkpoint": checkpoint.location,
+                _started(spec, results)
+                | {
+                    "checkpoint": self.checkpoint.location,
                     "run": self.id,
                     "seconds": round(time.monotonic() - begun, 3),
                 }
             )
-            supervisor.run()
-        settings.report({"event": "stopped", "pipeline": spec.name, "total": supervisor.tally.totals()})
+            if spec.sinks is None:
+                [supervisor] = supervisors.values()
+                supervisor.run()
+            else:
+                runs = {result.spec.progress_name: self._in_a_thread(result.spec, supervisors) for result in results}
+                run_together(runs, settings.stop, stop_queries)
+        settings.report(_stopped(spec, {r.spec.sink_name: supervisors[r.spec.progress_name].tally for r in results}))
 
-    def _result(self, plan: PipelinePlan, spec: PipelineSpec, origin: TextOrigin | None) -> _Result:
-        if plan.result is None:
-            rows, mode = self._analysed(plan, spec, origin)
-        else:
-            with _refusals("sink"):
-                rows, mode = plan.result, output_mode(spec, plan.result)
+    def _supervisor(
+        self,
+        plan: PipelinePlan,
+        result: _Result,
+        settings: RunSettings,
+        stop: threading.Event,
+        resources: contextlib.ExitStack,
+    ) -> Supervisor:
+        """Claims the query's checkpoint and prepares its sink."""
+        spec = result.spec
+        checkpoint = self._checkpoint_of(spec)
+        checkpoint_id = checkpoint.claim(spec.progress_name, spec.all_sources, internals.streams(result.rows))
+        own = replace(settings, report=_naming_sink(spec, settings.report), stop=stop)
+        with _refusals("sink", spec):
+            start = prepared(
+                SinkStart(
+                    spec=spec,
+                    rows=result.rows,
+                    mode=result.mode,
+                    run=self.id,
+                    brokers=self.brokers,
+                    checkpoint=checkpoint,
+                    checkpoint_id=checkpoint_id,
+                    settings=own,
+                    directory=plan.directory,
+                    function=plan.functions.get(spec.sink_name),
+                    resources=resources,
+                ),
+                result.writer,
+            )
+        mirror = resources.enter_context(contextlib.closing(GroupMirror(spec.progress_name, self._topic_sources(spec))))
+
+        def on_batch(batch: BatchProgress) -> None:
+            mirror.commit(batch.ends)
+
+        return Supervisor(
+            spec.progress_name,
+            start,
+            own,
+            on_batch,
+            ends_by_itself=isinstance(spec.trigger, str),
+            passes=result.passes,
+            owns_checkpoint=lambda: self.checkpoint.is_owned_by(self.id),
+        )
+
+    def _in_a_thread(self, spec: PipelineSpec, supervisors: Mapping[str, Supervisor]) -> Callable[[], None]:
+        def run() -> None:
+            internals.activate(self.spark)
+            try:
+                supervisors[spec.progress_name].run()
+            except PipelineFailed as failure:
+                message = _with_key(spec.in_sink("sink"), spec.in_sink(str(failure)))
+                raise PipelineFailed(message, failure.exit_code, failure.entry.condition) from failure
+
+        return run
+
+    def _checkpoint_of(self, spec: PipelineSpec) -> Checkpoint:
+        """The pipeline's own for its only query, and a directory below it for each of several."""
+        if spec.sink_name is None:
+            return self.checkpoint
+        return Checkpoint(self.spark, f"{self.checkpoint.location.rstrip('/')}/{SINKS_DIRECTORY}/{spec.sink_name}")
+
+    def _results(self, plan: PipelinePlan, spec: PipelineSpec, origin: TextOrigin | None) -> list[_Result]:
+        found = self._analysed(plan, spec, origin) if not plan.results else self._given(plan, spec)
         bad = [read.bad for read in self._reads.values() if read.bad is not None]
         if not bad:
-            return _Result(rows, mode)
-        if plan.result is None and len(self._reads) == 1:
+            return found
+        if spec.sinks is not None:
+            letters = spec.dead_letter_branch
+            return [*found, _Result(letters, letter_rows(bad), "append", writer=DeadLetterWriter())]
+        [result] = found
+        if not plan.results and len(self._reads) == 1:
             [read] = self._reads.values()
             carried = None
             if read.marked is not None:
                 with _refusals("sink"):
                     carried = in_one_pass(self.spark, spec, read.good, read.marked)
             if carried is not None:
-                return _Result(carried, mode)
-        return _Result(joined(rows, bad), mode, passes=2)
+                return [replace(result, rows=carried)]
+        return [replace(result, rows=joined(result.rows, bad), passes=2)]
 
-    def _analysed(self, plan: PipelinePlan, spec: PipelineSpec, origin: TextOrigin | None) -> tuple[DataFrame, str]:
-        """The result of a declared pipeline and its output mode."""
+    def _given(self, plan: PipelinePlan, spec: PipelineSpec) -> list[_Result]:
+        """The DataFrames of a program."""
+        found = []
+        for branch in spec.branches:
+            rows = plan.results[branch.sink_name]
+            with _refusals("sink", branch):
+                found.append(_Result(branch, rows, output_mode(branch, rows)))
+        return found
+
+    def _analysed(self, plan: PipelinePlan, spec: PipelineSpec, origin: TextOrigin | None) -> list[_Result]:
+        """The results of a declared pipeline."""
 
         def read(name: str, source: Source) -> DataFrame:
             with _refusals(source_key(name), sql=False):
@@ -229,14 +292,35 @@ class PipelineRun:
             if origin is None:
                 raise PipelineFailed(str(found.problems[0]), ExitCode.INVALID_SQL)
             raise InvalidPipeline(found.problems, ExitCode.INVALID_SQL)
-        assert found.result is not None
-        assert found.mode is not None
-        return found.result, found.mode
+        return [_Result(branch, *found.results[branch.sink_name]) for branch in spec.branches]
 
     def _topic_sources(self, spec: PipelineSpec) -> list[tuple[Source, Mapping[str, str]]]:
         return [
             (source, self.brokers.of(source.kafka)) for source in spec.all_sources.values() if source.kafka is not None
         ]
+
+
+def _started(spec: PipelineSpec, results: Sequence[_Result]) -> dict[str, Any]:
+    event = {"event": "started", "pipeline": spec.name, "guarantee": spec.guarantee}
+    return event if spec.sinks is None else event | {"sinks": [result.spec.sink_name for result in results]}
+
+
+def _stopped(spec: PipelineSpec, tallies: Mapping[str | None, Tally]) -> dict[str, Any]:
+    event = {"event": "stopped", "pipeline": spec.name}
+    totals = {name: tally.totals() for name, tally in tallies.items()}
+    if spec.sinks is None:
+        return event | {"total": totals[None]}
+    # Every query reads its sources by itself: the rows of a run are those of the query that has read most.
+    sums = {key: sum(total[key] for total in totals.values()) for key in ("batches", "dead_letters")}
+    most = {key: max(total[key] for total in totals.values()) for key in ("rows", "dropped")}
+    return event | {"total": sums | most, "sinks": totals}
+
+
+def _naming_sink(spec: PipelineSpec, report: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Events of one of several queries name its sink."""
+    if spec.sink_name is None:
+        return report
+    return lambda event: report({**event, "pipeline": spec.name, "sink": spec.sink_name})
 
 
 def run_pipeline(plan: PipelinePlan, settings: RunSettings) -> None:
@@ -259,9 +343,14 @@ def _configure(session: SparkSession, conf: dict[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _refusals(key: str, *, sql: bool = True) -> Iterator[None]:
-    """Turns failures before a query runs into one line that begins with the key. `sql`: mistakes in SQL, too."""
+def _refusals(key: str, branch: PipelineSpec | None = None, *, sql: bool = True) -> Iterator[None]:
+    """Turns failures before a query runs into one line that begins with the key. `sql`: mistakes in SQL, too. `branch`:
+    the key is one of its sink's."""
     from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    def placed(message: str) -> str:
+        keyed = _with_key(key, message)
+        return keyed if branch is None else branch.in_sink(keyed)
 
     try:
         with quiet_pyspark():
@@ -271,12 +360,12 @@ def _refusals(key: str, *, sql: bool = True) -> Iterator[None]:
             raise
         mistake = explain_sql(refusal)
         place = f" (line {mistake.line}, position {mistake.position + 1} of the SQL)" if mistake.line else ""
-        raise PipelineFailed(f"{key}: {mistake.message}{place}", ExitCode.INVALID_SQL) from refusal
+        raise PipelineFailed(placed(f"{key}: {mistake.message}{place}"), ExitCode.INVALID_SQL) from refusal
     except PySparkException as refusal:
         found = classify(refusal)
-        raise PipelineFailed(_with_key(key, found.line), found.exit_code, found.condition) from refusal
+        raise PipelineFailed(placed(found.line), found.exit_code, found.condition) from refusal
     except PipelineFailed as failure:
-        raise PipelineFailed(_with_key(key, str(failure)), failure.exit_code, failure.entry.condition) from failure
+        raise PipelineFailed(placed(str(failure)), failure.exit_code, failure.entry.condition) from failure
 
 
 def _with_key(key: str, message: str) -> str:

@@ -43,7 +43,7 @@ def _settings(head: PipelineHead, master: str | None) -> SparkSettings:
     settings = SparkSettings(name=head.name, master=master, log_level="OFF", driver_memory=memory, conf=conf)
     if not isinstance(head, PipelineSpec):
         return settings  # of a program, whose code may do anything
-    return replace(settings, functions=head.calls_functions, tables=head.sink.uses_databases)
+    return replace(settings, functions=head.calls_functions, tables=head.uses_databases)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 
 from penstock import Console, Files, InvalidPipeline, Pipeline, PythonSink, Table, Topic
 from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.api import hosting
 
 
 def test_a_mistake_in_the_head_is_told_at_once_with_the_line_of_the_program() -> None:
@@ -16,18 +17,18 @@ def test_a_mistake_in_the_head_is_told_at_once_with_the_line_of_the_program() ->
         Pipeline("x", guarantee="exactly_one")  # type: ignore[arg-type]
     [problem] = raised.value.problems
     assert problem.file == __file__
-    assert problem.line == 16
+    assert problem.line == 17
     assert (problem.key, "did you mean 'exactly_once'?" in problem.message) == ("guarantee", True)
 
 
 def test_an_unknown_keyword_is_told_with_the_nearest() -> None:
     with pytest.raises(InvalidPipeline, match=r"checkpont: unknown key \(did you mean 'checkpoint'\?\)"):
-        Pipeline("x", checkpont="c")
+        Pipeline("x", checkpont="c")  # type: ignore[call-arg]
 
 
 def test_a_source_is_checked_before_spark_starts() -> None:
     with pytest.raises(InvalidPipeline, match=r"format: 'jsn' is not one of json, csv, text, binary"):
-        Pipeline("x").read(Topic("orders", format="jsn"))
+        Pipeline("x").read(Topic("orders", format="jsn"))  # type: ignore[arg-type]
     with pytest.raises(InvalidPipeline, match=r"url: is missing|expected \{topic"):
         Pipeline("x").read(Console())
 
@@ -90,3 +91,33 @@ def test_a_missing_extra_is_named_by_the_import() -> None:
     program = "import sys; sys.modules['pydantic'] = None; from penstock import Pipeline"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "ImportError: penstock.Pipeline needs pydantic: pip install 'penstock[spark]'" in done.stderr
+
+
+class _Rows:
+    """As much of a DataFrame as `read` and `write` look at."""
+
+    def createOrReplaceTempView(self, name: str) -> None: ...  # noqa: N802 (Spark's name)
+
+
+class _Run:
+    spark = None
+
+    def read(self, name: str, source: object) -> _Rows:
+        return _Rows()
+
+    def execute(self, plan: object) -> None: ...
+
+
+def test_several_sinks_have_a_name_each() -> None:
+    with hosting(lambda _pipeline: _Run()):  # type: ignore[arg-type, return-value]
+        p = Pipeline("x")
+        rows = p.read(Topic("orders"))
+        p.write(rows, Topic("a"), name="a")
+        with pytest.raises(InvalidPipeline, match="sinks: a pipeline with several sinks has a name for each"):
+            p.write(rows, Topic("b"))
+        with pytest.raises(InvalidPipeline, match=r"sinks\.a: a sink of this name is written already"):
+            p.write(rows, Topic("b"), name="a")
+        p.write(rows, Topic("b"), name="b")
+        plan = p.plan()
+    assert [branch.progress_name for branch in plan.spec.branches] == ["x/a", "x/b"]
+    assert list(plan.results) == ["a", "b"]

@@ -35,7 +35,8 @@ def choose_by_key(kinds: Mapping[str, tuple[str, type[BaseModel]]]) -> Callable[
         for announcing, (tag, _model) in kinds.items():
             if announcing in keys:
                 return tag
-        resembled = (nearest(key, kinds) for key in keys)
+        # No such key has a mapping; what has one is rather the name of something.
+        resembled = (nearest(key, kinds) for key in keys if not isinstance(value[key], Mapping))
         return next((kinds[key][0] for key in resembled if key is not None), None)
 
     return choose

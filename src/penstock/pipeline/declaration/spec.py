@@ -9,10 +9,12 @@ Invariant: a PipelineSpec never changes, and its repr shows no password.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from penstock.core.addresses import DEFAULT_DATA_DIR
 from penstock.core.guarantee import Guarantee
@@ -25,6 +27,7 @@ from penstock.pipeline.declaration.spec_values import (
     PipelineName,
     Scalar,
     Settings,
+    SinkName,
     SqlName,
     Text,
     TopicName,
@@ -32,11 +35,14 @@ from penstock.pipeline.declaration.spec_values import (
 )
 from penstock.pipeline.declaration.transform_spec import PythonStep, Transform
 from penstock.pipeline.declaration.verdicts import KeyPath
-from penstock.pipeline.sinks.kinds import DeclaredSink
-from penstock.pipeline.sources.kinds import DeclaredSource
+from penstock.pipeline.sinks.kinds import SINKS, DeclaredSink
+from penstock.pipeline.sinks.sink import Sink
+from penstock.pipeline.sources.kinds import SOURCES, DeclaredSource
 from penstock.pipeline.sources.source import Source
 
 SOLE_SOURCE: Final = "source"
+DEAD_LETTERS: Final = "dead_letters"
+"""The progress of a pipeline's dead letters, beside that of its sinks."""
 
 
 class DeadLetters(Settings):
@@ -138,11 +144,39 @@ class PipelineHead(Settings):
         return absolute_path(chosen, directory)
 
 
+def _names_first(role: str, announcing: frozenset[str]) -> Callable[[Any], Any]:
+    """For `sources` and `sinks`: a list, or one that stands there without a name, is told from a wrong key in it."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            raise ValueError(f"expected a name for each {role}, as in {role}s: {{NAME: {{...}}}}, got a list")
+        if isinstance(value, Mapping) and any(
+            key in announcing and not isinstance(found, Mapping) for key, found in value.items()
+        ):
+            raise ValueError(
+                f"has a name for each {role}, as in {role}s: {{NAME: {{...}}}};"
+                f" a single one is written as {role}: {{...}}"
+            )
+        return value
+
+    return check
+
+
+_NamedSources = Annotated[
+    dict[SqlName, DeclaredSource],
+    BeforeValidator(_names_first("source", frozenset(key for kind in SOURCES for key in kind.discriminators))),
+]
+_NamedSinks = Annotated[
+    dict[SinkName, DeclaredSink],
+    BeforeValidator(_names_first("sink", frozenset(kind.discriminator for kind in SINKS))),
+]
+
+
 class PipelineSpec(PipelineHead):
-    """From sources through a transform to a sink, with a delivery guarantee."""
+    """From sources through a transform to one sink or several, with a delivery guarantee."""
 
     source: DeclaredSource | None = Field(default=None, description="The one source; SQL calls it `source`.")
-    sources: dict[SqlName, DeclaredSource] | None = Field(
+    sources: _NamedSources | None = Field(
         default=None, min_length=1, description="Several sources, by the names that SQL calls them."
     )
     transform: Transform = Field(
@@ -156,19 +190,32 @@ class PipelineSpec(PipelineHead):
         " its own.",
         examples=[{"positive amount": "amount > 0"}],
     )
-    sink: DeclaredSink = Field(description="Where the rows go.")
+    declared_sink: DeclaredSink | None = Field(default=None, alias="sink", description="Where the rows go.")
+    sinks: _NamedSinks | None = Field(
+        default=None,
+        min_length=1,
+        description="Several sinks, by their names. Each has its own progress: transactions, ledger entry and consumer"
+        " group are named PIPELINE/SINK.",
+        examples=[{"archive": {"files": "archive/", "from": "source"}, "alerts": {"topic": "alerts"}}],
+    )
+    # Of a branch: which of several sinks it has.
+    _sink_name: str | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.source is None) == (self.sources is None):
             raise refused("sources" if self.source is not None else "source", "give either source or sources")
+        if self.declared_sink is None and self.sinks is None:
+            raise refused("sink", "is missing")
+        if self.declared_sink is not None and self.sinks is not None:
+            raise refused("sinks", "give either sink or sinks")
         if self.expect:
             self._check_expect()
         if all(source.is_static for source in self.all_sources.values()):
             raise refused(
                 self._source_key(), "nothing here goes on arriving: a pipeline needs a topic or files to read"
             )
-        self._check_steps()
+        self._check_sinks(self._check_steps())
         self._check_loops()
         return self
 
@@ -180,7 +227,8 @@ class PipelineSpec(PipelineHead):
         if self.source is not None and self.source.expectations:
             raise refused("expect", "is given here and in source; once is enough")
 
-    def _check_steps(self) -> None:
+    def _check_steps(self) -> list[str]:
+        """Returns the names of all rows that there are."""
         known = list(self.all_sources)
         for index, step in enumerate(self.transform):
             if isinstance(step, PythonStep):
@@ -193,12 +241,30 @@ class PipelineSpec(PipelineHead):
                     f"transform.{index}", f"the name {name!r} is taken; steps and sources need different ones"
                 )
             known.append(name)
+        return known
+
+    def _check_sinks(self, known: list[str]) -> None:
+        if self.declared_sink is not None and self.declared_sink.rows_from is not None:
+            raise refused("sink.from", "one sink gets the rows of the last step; remove it, or name several sinks")
+        if self.declared_sink is not None and self.declared_sink.own_output_mode is not None:
+            raise refused("sink.output_mode", "stands at the top level; only one of several sinks has its own")
+        for name, sink in (self.sinks or {}).items():
+            if name == DEAD_LETTERS:
+                raise refused(f"sinks.{name}", "is the name of the dead letters' own progress; choose another")
+            if sink.rows_from is not None and sink.rows_from not in known:
+                raise refused(f"sinks.{name}.from", _no_such_rows(sink.rows_from, known))
 
     def _check_loops(self) -> None:
-        written = dict(self.sink.topics())
+        written: dict[str, str] = {}
+        for branch in self.branches:
+            own = branch.sink.topics()
+            written |= {branch.in_sink(key): topic for key, topic in own.items()}
         if isinstance(self.on_error, DeadLetters):
             if self.on_error.dead_letters in written.values():
-                raise refused("on_error.dead_letters", "is the topic of the sink; bad rows need one of their own")
+                raise refused(
+                    "on_error.dead_letters",
+                    f"is the topic of {'the' if self.sinks is None else 'a'} sink; bad rows need one of their own",
+                )
             written["on_error.dead_letters"] = self.on_error.dead_letters
         for key, topic in written.items():
             if any(source.reads(topic) for source in self.all_sources.values()):
@@ -220,18 +286,97 @@ class PipelineSpec(PipelineHead):
         return {SOLE_SOURCE: self.source.with_expectations(self.expect) if self.expect else self.source}
 
     @property
+    def branches(self) -> list[Self]:
+        """The pipeline once for each sink, as if that were its only one. One with `sink` is its own only branch."""
+        if self.sinks is None:
+            return [self]
+        # Dead letters have a branch of their own: in the others, bad rows are only left out.
+        on_error = "drop" if isinstance(self.on_error, DeadLetters) else self.on_error
+        found = []
+        for name, sink in self.sinks.items():
+            mode = sink.own_output_mode or self.output_mode
+            changes = {"declared_sink": sink, "sinks": None, "on_error": on_error, "output_mode": mode}
+            branch = self.model_copy(update=changes)
+            branch._sink_name = name
+            found.append(branch)
+        return found
+
+    @property
+    def dead_letter_branch(self) -> Self:
+        """For the query that writes the dead letters of several sinks. It has no sink."""
+        branch = self.model_copy(update={"declared_sink": None, "sinks": None})
+        branch._sink_name = DEAD_LETTERS
+        return branch
+
+    @property
+    def sink(self) -> Sink:
+        """The sink of a branch."""
+        assert self.declared_sink is not None, "a pipeline with several sinks has one in each of its branches"
+        return self.declared_sink
+
+    @property
+    def sink_name(self) -> str | None:
+        """The name of a branch's sink; None with `sink`."""
+        return self._sink_name
+
+    @property
+    def sink_path(self) -> KeyPath:
+        """Where a branch's sink stands."""
+        if self._sink_name == DEAD_LETTERS:
+            return ("on_error", DEAD_LETTERS)
+        return ("sink",) if self._sink_name is None else ("sinks", self._sink_name)
+
+    @property
+    def output_mode_path(self) -> KeyPath:
+        """Where a branch's output mode stands."""
+        own = self.declared_sink is not None and self.declared_sink.own_output_mode is not None
+        return (*self.sink_path, "output_mode") if own else ("output_mode",)
+
+    def in_sink(self, message: str) -> str:
+        """A message that begins with `sink` or a key below it, with the key of this branch's sink instead."""
+        if self._sink_name is None or not re.match(r"sink\b", message):
+            return message
+        rest = message.removeprefix("sink")
+        if self._sink_name == DEAD_LETTERS:
+            rest = rest.removeprefix(".topic")
+        return ".".join(map(str, self.sink_path)) + rest
+
+    @property
+    def progress_name(self) -> str:
+        """Names a branch's transactions, its entry in a ledger, its consumer group and its query."""
+        return self.name if self._sink_name is None else f"{self.name}/{self._sink_name}"
+
+    @property
+    def rows_name(self) -> str:
+        """The name of the rows that go to a branch's sink."""
+        if self.sink.rows_from is not None:
+            return self.sink.rows_from
+        return self.step_name(len(self.transform) - 1) if self.transform else next(iter(self.all_sources))
+
+    @property
     def calls_functions(self) -> bool:
         """Whether the author's own Python code runs in it, beside SQL."""
-        return self.sink.calls_functions or any(isinstance(step, PythonStep) for step in self.transform)
+        return any(branch.sink.calls_functions for branch in self.branches) or any(
+            isinstance(step, PythonStep) for step in self.transform
+        )
+
+    @property
+    def uses_databases(self) -> bool:
+        return any(branch.sink.uses_databases for branch in self.branches)
 
     def secrets(self) -> frozenset[str]:
         """Values that no message may show."""
         of_sources = (source.secrets() for source in self.all_sources.values())
-        return frozenset(secrets_in_options(self.spark)).union(*of_sources, self.sink.secrets())
+        of_sinks = (branch.sink.secrets() for branch in self.branches)
+        return frozenset(secrets_in_options(self.spark)).union(*of_sources, *of_sinks)
 
     def located(self, directory: Path) -> Self:
         """The same pipeline with relative locations made absolute."""
-        changes: dict[str, object] = {"sink": self.sink.located(directory)}
+        changes: dict[str, object] = {}
+        if self.declared_sink is not None:
+            changes["declared_sink"] = self.declared_sink.located(directory)
+        if self.sinks is not None:
+            changes["sinks"] = {name: sink.located(directory) for name, sink in self.sinks.items()}
         if self.source is not None:
             changes["source"] = self.source.located(directory)
         if self.sources is not None:

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from pydantic import BaseModel, ValidationError
 
 from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.declaration import remedies
 from penstock.pipeline.declaration.choice import MODEL_OF_TAG, nearest
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.declaration.spec_values import REFUSED
@@ -122,7 +123,7 @@ def _misspelled_keys(reports: Sequence[Any], root: type[BaseModel]) -> Iterator[
     for report in reports:
         if report["type"] == "extra_forbidden":
             path, model = _place(report["loc"], root)
-            resembled = nearest(str(path[-1]), _keys(model))
+            resembled = nearest(str(path[-1]), remedies.keys(model))
             if resembled is not None:
                 yield (*path[:-1], resembled)
 
@@ -144,17 +145,14 @@ def _is_noise(part: str) -> bool:
     return part in ("a word", "by partition", "[key]") or part.startswith(("literal[", "dict[", "function-"))
 
 
-def _keys(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
 def _message(report: Any, path: KeyPath, model: type[BaseModel], origin: Origin) -> str:
     kind = report["type"]
     context: Mapping[str, Any] = report.get("ctx", {})
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
-        return _unknown_key(str(path[-1]), model)
+        belongs = remedies.for_unknown_key(str(path[-1]), path, model)
+        return f"unknown key here; it {belongs}" if belongs else unknown_key(str(path[-1]), remedies.keys(model))
     if kind == REFUSED:
         return str(context["text"])
     if kind == "literal_error":
@@ -163,7 +161,8 @@ def _message(report: Any, path: KeyPath, model: type[BaseModel], origin: Origin)
         # The message may repeat the value; where it may not, the checks in spec_values.py do not either.
         return _without_secret(str(context["error"]), report["input"], path, origin)
     if kind == "choice":
-        return f"{report['msg']}, got {_got(report['input'], path, origin)}"
+        remedy = remedies.for_kind(path, report["input"], _shown_text(report["input"], path, origin))
+        return f"{report['msg']}, got {_got(report['input'], path, origin)}{remedy}"
     if kind in ("greater_than", "greater_than_equal"):
         bound = f"more than {context['gt']}" if kind == "greater_than" else f"at least {context['ge']}"
         return f"must be {bound}, got {_got(report['input'], path, origin)}"
@@ -172,11 +171,11 @@ def _message(report: Any, path: KeyPath, model: type[BaseModel], origin: Origin)
     expected = _EXPECTED.get(kind)
     if expected is None:
         return str(report["msg"])
-    return f"expected {expected}, got {_got(report['input'], path, origin)}"
+    remedy = remedies.for_type(path, kind, report["input"], _shown_text(report["input"], path, origin))
+    return f"expected {expected}, got {_got(report['input'], path, origin)}{remedy}"
 
 
-def _unknown_key(key: str, model: type[BaseModel]) -> str:
-    known = _keys(model)
+def unknown_key(key: str, known: Sequence[str]) -> str:
     resembled = nearest(key, known)
     remedy = f" (did you mean {resembled!r}?)" if resembled else f"; the keys here are {', '.join(known)}"
     return f"unknown key{remedy}"
@@ -187,7 +186,8 @@ def _not_one_of(value: Any, expected: str, path: KeyPath, origin: Origin) -> str
         return "can only be true"
     words = expected.replace(" or ", ", ").replace("'", "").split(", ")
     resembled = nearest(value, words) if isinstance(value, str) else None
-    hint = f" (did you mean {resembled!r}?)" if resembled else ""
+    text = _shown_text(value, path, origin)
+    hint = f" (did you mean {resembled!r}?)" if resembled else remedies.for_word(path, text) if text else ""
     return f"{_got(value, path, origin)} is not one of {', '.join(words)}{hint}".removeprefix("the text ")
 
 
@@ -196,6 +196,12 @@ def _without_secret(message: str, value: Any, path: KeyPath, origin: Origin) -> 
     if isinstance(value, str) and shown != value:
         return message.replace(repr(value), repr(shown) if shown is not None else "the value")
     return message
+
+
+def _shown_text(value: Any, path: KeyPath, origin: Origin) -> str | None:
+    """A text as its author wrote it, if it is one that may be shown."""
+    shown = origin.shown(path, value) if isinstance(value, str) else None
+    return shown if shown and len(shown) <= _VALUE_LENGTH_MAX and "\n" not in shown else None
 
 
 def _got(value: Any, path: KeyPath, origin: Origin) -> str:

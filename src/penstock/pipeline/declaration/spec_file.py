@@ -114,7 +114,7 @@ def parse_pipeline(text: str, file: str, environment: Mapping[str, str] | None =
     except ValidationError as invalid:
         raise InvalidPipeline(explain(invalid, origin)) from None
     problems = [origin.problem(refusal.path, refusal.reason) for refusal in refusals(spec)]
-    if len(spec.all_sources) > 1 and not spec.transform:
+    if len(spec.all_sources) > 1 and not spec.transform and any(b.sink.rows_from is None for b in spec.branches):
         problems.append(origin.problem(("sources",), "several sources need a transform that makes one result of them"))
     if problems:
         raise InvalidPipeline(problems)

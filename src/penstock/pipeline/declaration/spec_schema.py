@@ -11,5 +11,8 @@ def json_schema() -> dict[str, Any]:
     schema = PipelineSpec.model_json_schema(by_alias=True, mode="validation")
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Penstock pipeline"}
     # pydantic knows them as optional, each for the sake of the other.
-    schema["oneOf"] = [{"required": ["source"]}, {"required": ["sources"]}]
+    schema["allOf"] = [
+        {"oneOf": [{"required": ["source"]}, {"required": ["sources"]}]},
+        {"oneOf": [{"required": ["sink"]}, {"required": ["sinks"]}]},
+    ]
     return schema

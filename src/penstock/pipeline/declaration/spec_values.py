@@ -18,6 +18,7 @@ REFUSED: Final = "refused"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SINK_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _SQL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _DURATION: Final = re.compile(r"\d+ (millisecond|second|minute|hour|day|week)s?")
@@ -67,6 +68,12 @@ def _sql_name(value: str) -> str:
     return value
 
 
+def _sink_name(value: str) -> str:
+    if not _SINK_NAME.fullmatch(value):
+        raise ValueError(f"{value!r} cannot name a sink, whose progress is a directory: letters, digits, '_', '-'")
+    return value
+
+
 def _duration(value: str) -> str:
     if not _DURATION.fullmatch(value) or value.startswith("0 "):
         raise ValueError(f"{value!r} is not a duration such as '10 seconds', '5 minutes' or '1 hour'")
@@ -109,6 +116,7 @@ PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 TopicPattern = Annotated[str, AfterValidator(_topic_pattern)]
 SqlName = Annotated[str, AfterValidator(_sql_name)]
+SinkName = Annotated[str, AfterValidator(_sink_name)]
 Duration = Annotated[str, AfterValidator(_duration)]
 FunctionReference = Annotated[str, AfterValidator(_function)]
 Query = Annotated[str, AfterValidator(_query)]

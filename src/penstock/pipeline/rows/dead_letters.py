@@ -38,10 +38,17 @@ def joined(good: DataFrame, bad: Sequence[DataFrame]) -> DataFrame:
     from pyspark.sql import functions as f
 
     marked = good.withColumn(DEAD_LETTER, f.lit(None).cast(DEAD_LETTER_TYPE))
-    letters = reduce(lambda left, right: left.unionByName(right), bad)
-    letters = letters.observe(METRIC, f.count(f.lit(1)).alias("rows"))
+    letters = letter_rows(bad)
     absent = [f.lit(None).cast(field.dataType).alias(field.name) for field in good.schema.fields]
     return marked.union(letters.select(*absent, DEAD_LETTER))
+
+
+def letter_rows(bad: Sequence[DataFrame]) -> DataFrame:
+    """The dead letters of several sources, counted: one column, DEAD_LETTER."""
+    from pyspark.sql import functions as f
+
+    letters = reduce(lambda left, right: left.unionByName(right), bad)
+    return letters.observe(METRIC, f.count(f.lit(1)).alias("rows"))
 
 
 def record_columns(pipeline: str, topic: str) -> list[Column]:

@@ -25,18 +25,14 @@ class NotADataFrame(Exception):
 def apply_transform(
     spark: SparkSession, spec: PipelineSpec, sources: Mapping[str, DataFrame], directory: Path
 ) -> DataFrame:
-    """`sources` are DataFrames of `spark`, by their names in SQL; `directory` is where functions are looked for."""
+    """The rows of the only sink. `sources` are DataFrames of `spark`, by their names in SQL; `directory` is where
+    functions are looked for."""
     frames = dict(sources)
     for name, frame in frames.items():
         frame.createOrReplaceTempView(name)
     for index in range(len(spec.transform)):
         frames[spec.step_name(index)] = apply_step(spark, spec, index, frames, directory)
-    return frames[last_name(spec)]
-
-
-def last_name(spec: PipelineSpec) -> str:
-    """The name of the rows that go to the sink."""
-    return spec.step_name(len(spec.transform) - 1) if spec.transform else next(iter(spec.all_sources))
+    return frames[spec.rows_name]
 
 
 def apply_step(

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
+from pydantic import Field
+
 from penstock.core.guarantee import Guarantee
 from penstock.pipeline.declaration.kafka_endpoint import KafkaEndpoint
-from penstock.pipeline.declaration.spec_values import Settings
+from penstock.pipeline.declaration.spec_values import Settings, SqlName
 from penstock.pipeline.declaration.verdicts import Kept, Refusal, Refused
 
 if TYPE_CHECKING:
@@ -40,6 +42,18 @@ class Sink(Settings, ABC):
 
     uses_databases: ClassVar[bool] = False
     """Whether Spark's Python processes should have the drivers of databases loaded before the first row."""
+
+    rows_from: SqlName | None = Field(
+        default=None,
+        alias="from",
+        description="Of several sinks: the source or step whose rows it gets. Without it: the last step.",
+        examples=["cleaned"],
+    )
+    own_output_mode: OutputMode | None = Field(
+        default=None,
+        alias="output_mode",
+        description="Of several sinks: the output mode of this one, if it is not the pipeline's.",
+    )
 
     @abstractmethod
     def writer(self) -> SinkWriter:

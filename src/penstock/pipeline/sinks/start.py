@@ -10,23 +10,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.declaration.spec import EveryInterval, PipelineSpec
-from penstock.pipeline.sinks.sink_writer import SinkStart
+from penstock.pipeline.sinks.sink_writer import SinkStart, SinkWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-def prepared(start: SinkStart) -> Callable[[], StreamingQuery]:
-    """Does what has to be done once in a run. What it returns starts the query, as often as it is called."""
+def prepared(start: SinkStart, writer: SinkWriter | None = None) -> Callable[[], StreamingQuery]:
+    """Does what has to be done once in a run. What it returns starts the query, as often as it is called.
+
+    `writer` writes instead of the sink's own.
+    """
     spec = start.spec
     if spec.dead_letter_topic is not None:
         start.brokers.ensure_topic("on_error.dead_letters", spec.dead_letter_topic, start.brokers.of_dead_letters(spec))
-    writer = spec.sink.writer().prepare(start)
+    new_writer = (writer or spec.sink.writer()).prepare(start)
     options = {"checkpointLocation": start.checkpoint.location}
 
     def begin() -> StreamingQuery:
-        ready = writer().options(**options).outputMode(start.mode).queryName(spec.name)
+        ready = new_writer().options(**options).outputMode(start.mode).queryName(spec.progress_name)
         return _triggered(ready, spec, start.settings.once).start()
 
     return begin

@@ -105,7 +105,8 @@ def test_the_documented_pipeline_is_read() -> None:
         (
             '{topic: orders, format: json, schema: "id BIGINT, customer STRING, amount DOUBLE"}',
             "orders",
-            "p.yaml:3: source: expected {topic: ...}, {files: ...} or {table: ..., url: ...}, got the text 'orders'",
+            "p.yaml:3: source: expected {topic: ...}, {files: ...} or {table: ..., url: ...}, got the text 'orders';"
+            " write source: {topic: orders}",
         ),
     ],
 )

@@ -59,7 +59,7 @@ class TableSinkWriter(SinkWriter):
             table=sink.table,
             mode=sink.mode,
             key=sink.key or (),
-            pipeline=spec.name,
+            pipeline=spec.progress_name,
             run=start.run,
             guarantee=spec.guarantee,
             checkpoint=start.checkpoint.location if "://" not in start.checkpoint.location else None,

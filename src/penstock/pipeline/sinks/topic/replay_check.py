@@ -19,22 +19,19 @@ from penstock.pipeline.brokers import asking
 from penstock.pipeline.checkpoint import Checkpoint
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
-from penstock.pipeline.sinks.topic.declaration import TopicSink
 from penstock.pipeline.topics.batch_ledger import LedgerEntry
 from penstock.pipeline.topics.errors import TopicSinkError
 
 
-def require_known_batches(
-    spec: PipelineSpec, sink: TopicSink, kafka: Mapping[str, str], checkpoint: Checkpoint
-) -> None:
+def require_known_batches(spec: PipelineSpec, topic: str, kafka: Mapping[str, str], checkpoint: Checkpoint) -> None:
     """Raises PipelineFailed if the broker no longer knows whether the last batch was committed, or if one was committed
     that the checkpoint does not know."""
     if spec.guarantee == "at_least_once":
         return
     if not checkpoint.exists("metadata"):
         return  # nothing was ever begun with it
-    group = f"{spec.name}.batches"
-    place = TopicPartition(sink.topic, 0)
+    group = f"{spec.progress_name}.batches"
+    place = TopicPartition(topic, 0)
     with asking("sink.topic", kafka) as client:
         # A driver that was killed leaves a transaction open, which the claim of this run will end; what was committed
         # before it is enough to know that nothing is forgotten.
@@ -44,14 +41,14 @@ def require_known_batches(
             entry = LedgerEntry.from_offset(committed, group)
         except TopicSinkError as mistake:
             raise PipelineFailed(f"sink.topic: {mistake}", ExitCode.SINK_REFUSED) from mistake
-        checkpoint.require_planned(entry.batch_id, entry.query_id, f"topic '{sink.topic}'")
+        checkpoint.require_planned(entry.batch_id, entry.query_id, f"topic '{topic}'")
         return
     batch_id = checkpoint.unfinished_batch()
     if batch_id is None:
         return
     raise PipelineFailed(
         f"sink.topic: batch {batch_id} was begun before the pipeline was interrupted, and the broker has forgotten"
-        f" whether topic '{sink.topic}' holds it: group '{group}' was deleted, or has expired"
+        f" whether topic '{topic}' holds it: group '{group}' was deleted, or has expired"
         " (offsets.retention.minutes). Look for its rows; run once with guarantee: at_least_once to write them, perhaps"
         " again, or start over with another directory (--checkpoint)",
         ExitCode.SINK_REFUSED,

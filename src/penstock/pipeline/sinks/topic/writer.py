@@ -5,6 +5,7 @@ Owns the way from a pipeline's settings to the options of that data source. What
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,23 +26,11 @@ class TopicSinkWriter(SinkWriter):
         self._sink = sink
 
     def prepare(self, start: SinkStart) -> WriterFactory:
-        from penstock.pipeline.topics.row_encoding import ready_to_write
-        from penstock.pipeline.topics.transaction import claim_ownership
-        from pyspark_penstock import DefaultSource
-
-        spec, sink = start.spec, self._sink
-        kafka = start.brokers.of(sink.kafka)
-        require_known_batches(spec, sink, kafka, start.checkpoint)
-        start.brokers.ensure_topic("sink.topic", sink.topic, kafka)
-        options = {f"kafka.{name}": value for name, value in kafka.items()}
-        options |= {name: str(value) for name, value in sink.options.items() if not name.lower().startswith("kafka.")}
-        options |= {"guarantee": spec.guarantee, "transactionalId": spec.name, "run": start.run}
+        sink = self._sink
+        options = {name: str(value) for name, value in sink.options.items() if not name.lower().startswith("kafka.")}
         options["batchesTopic" if DEAD_LETTER in start.rows.columns else "topic"] = sink.topic
-        records = topic_records(start.rows, sink, spec.name, spec.dead_letter_topic)
-        ready, options = ready_to_write(records, options, _hand_over_directory(start.checkpoint))
-        if spec.guarantee != "at_least_once":
-            claim_ownership(options)
-        return stream_writers(ready, DefaultSource, options, start.mode)
+        records = topic_records(start.rows, sink, start.spec.name, start.spec.dead_letter_topic)
+        return write_records(start, records, sink.topic, start.brokers.of(sink.kafka), options)
 
     def check_result(self, check: SinkCheck, result: DataFrame) -> None:
         sink = self._sink
@@ -59,6 +48,25 @@ class TopicSinkWriter(SinkWriter):
             elif "value" not in result.columns:
                 message = f"format {sink.format} writes the column 'value', and there is none: name one as sink.value"
                 check.problem(("sink", "format"), message)
+
+
+def write_records(
+    start: SinkStart, records: DataFrame, topic: str, kafka: Mapping[str, str], options: Mapping[str, str]
+) -> WriterFactory:
+    """Writes records of the data source "penstock", with the pipeline's guarantee. `options` are the sink's own."""
+    from penstock.pipeline.topics.row_encoding import ready_to_write
+    from penstock.pipeline.topics.transaction import claim_ownership
+    from pyspark_penstock import DefaultSource
+
+    spec = start.spec
+    require_known_batches(spec, topic, kafka, start.checkpoint)
+    start.brokers.ensure_topic("sink.topic", topic, kafka)
+    given = {f"kafka.{name}": value for name, value in kafka.items()} | dict(options)
+    given |= {"guarantee": spec.guarantee, "transactionalId": spec.progress_name, "run": start.run}
+    ready, given = ready_to_write(records, given, _hand_over_directory(start.checkpoint))
+    if spec.guarantee != "at_least_once":
+        claim_ownership(given)
+    return stream_writers(ready, DefaultSource, given, start.mode)
 
 
 def _hand_over_directory(checkpoint: Checkpoint) -> Path | None:
