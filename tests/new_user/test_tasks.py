@@ -27,7 +27,8 @@ def orders(first: int, end: int) -> list[dict[str, object]]:
 
 def test_a_join_into_postgresql(user: User, tmp_path: Path) -> None:
     """Orders with the countries of a table: every order of a known customer once, none of an unknown one."""
-    from penstock.testing.postgres import PostgresMissingError, running_postgres
+    from penstock.testing.database_server import DatabaseMissingError
+    from penstock.testing.postgres import running_postgres
     from tests.conftest import optional_part_missing
     from tests.pipeline.table_job import rows_of
 
@@ -35,7 +36,7 @@ def test_a_join_into_postgresql(user: User, tmp_path: Path) -> None:
         (tmp_path / "database").mkdir()
         try:
             server = stack.enter_context(running_postgres(tmp_path / "database"))
-        except PostgresMissingError as missing:
+        except DatabaseMissingError as missing:
             optional_part_missing(str(missing))
         user.write(
             "customers.py",
