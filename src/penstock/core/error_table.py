@@ -182,7 +182,8 @@ _SINKS: Final = (
         "PENSTOCK_DATABASE_UNAVAILABLE",
         "The database does not answer, closed the connection, or stayed locked for too long.",
         "Bring the database back; the pipeline waits for it. With `--once` it gives up after a few attempts.",
-        retry=Retry.UNTIL_IT_RETURNS,
+        ExitCode.UNREACHABLE,
+        Retry.UNTIL_IT_RETURNS,
     ),
     ErrorEntry(
         "PENSTOCK_STAGING_LOST",
@@ -195,6 +196,22 @@ _SINKS: Final = (
         "No space is left where the database writes.",
         "Free some space on the database's disk and run the pipeline again; it resumes from its last commit.",
         ExitCode.DISK_FULL,
+    ),
+    ErrorEntry(
+        "PENSTOCK_NOT_WRITABLE",
+        "A directory of a files sink, a SQLite database or the checkpoint cannot be written: its path is a file, its"
+        " directory does not exist, it is read-only, or the user may not write there.",
+        "Correct the path or its permissions, as the message says, and run the pipeline again; it resumes from its last"
+        " commit.",
+        ExitCode.NOT_WRITABLE,
+    ),
+    ErrorEntry(
+        "PENSTOCK_RECORD_TOO_LARGE",
+        "A record is larger than `max.message.bytes` of its topic. The same record is refused again.",
+        "Raise `max.message.bytes` of the topic with `penstock topic alter`, or filter such rows in the transform.",
+        ExitCode.SINK_REFUSED,
+        hint="; raise it with penstock topic alter TOPIC --config max.message.bytes=BYTES, or filter such rows in the"
+        " transform",
     ),
 )
 _CLIENTS: Final = (
@@ -338,5 +355,6 @@ CONDITION_BY_EXIT_CODE: Final = {
     ExitCode.DISK_FULL: "PENSTOCK_DISK_FULL",
     ExitCode.ENGINE_LOST: "PENSTOCK_ENGINE_LOST",
     ExitCode.PIPELINE_FAILED: "PENSTOCK_PIPELINE_FAILED",
+    ExitCode.NOT_WRITABLE: "PENSTOCK_NOT_WRITABLE",
 }
 """The condition of a refusal before or during a run, which its raiser describes by an exit code."""

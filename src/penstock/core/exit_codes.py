@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     OK = 0
     FAILURE = 1  # refused or failed, and none of the others says it better
     USAGE = 2  # the command line cannot mean anything
-    UNREACHABLE = 3  # no broker answered
+    UNREACHABLE = 3  # no broker, or no database, answered
     NOT_FOUND = 4  # no such topic, partition or offset
     BAD_CONFIGURATION = 10  # a broker setting, or the file it stands in
     CANNOT_LISTEN = 11  # the address is taken, not ours, or not allowed
@@ -29,6 +29,7 @@ class ExitCode(IntEnum):
     DISK_FULL = 28  # no space left under the checkpoint, the state or a local sink
     ENGINE_LOST = 29  # Spark, or the engine that hosts the pipeline, went away
     PIPELINE_FAILED = 30  # it ran and failed, and none of the above says it better
+    NOT_WRITABLE = 31  # a directory or file of a sink, or the checkpoint, cannot be written
     INTERRUPTED = 130  # ctrl-C, as shells report it
     BROKEN_PIPE = 141  # the reader of our output went away, as shells report it
     TERMINATED = 143  # SIGTERM, as shells report it

@@ -3,8 +3,8 @@
 - `EmbeddedBrokers`: the broker of a data directory, started once for all pipelines of the process.
 - `SharedClients`: connections of a Python process of Spark, which runs one task after the other.
 - `ProgramHost`: the command that runs or checks a program in this process; the program creates its own pipelines.
-- `topics.row_encoding.PartitionCounts`, `topics.task_output.OwnProducers`: answers of brokers that the next task of the
-  same process uses again, because asking costs a round trip.
+- `topics.row_encoding.PartitionCounts` and `MessageSizeLimits`, `topics.task_output.OwnProducers`: answers of brokers
+  that the next task of the same process uses again, because asking costs a round trip.
 - `topics.transaction.OwnRun`: the identity of a process that plans micro-batches, where no driver names a run.
 - `spark.session._running`: the JVM. py4j has one gateway for a process.
 

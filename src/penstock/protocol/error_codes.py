@@ -191,6 +191,10 @@ _DENIED: Final = frozenset(
         ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     }
 )
+_CONDITIONS: Final = {
+    **dict.fromkeys(_DENIED, "PENSTOCK_ACCESS_DENIED"),
+    ErrorCode.MESSAGE_TOO_LARGE: "PENSTOCK_RECORD_TOO_LARGE",
+}
 
 
 class BrokerError(PenstockError):
@@ -211,7 +215,7 @@ class BrokerError(PenstockError):
 
     @property
     def entry(self) -> ErrorEntry:
-        return ERRORS["PENSTOCK_ACCESS_DENIED" if self.code in _DENIED else self.condition]
+        return ERRORS[_CONDITIONS.get(self.code, self.condition)]
 
     @property
     def fields(self) -> Mapping[str, str]:

@@ -43,6 +43,7 @@ from penstock.core.isolation import IsolationLevel
 from penstock.wire import offsets as offset_requests
 from penstock.wire import transactions as transaction_requests
 from penstock.wire.cluster import Cluster
+from penstock.wire.configs import topic_config
 from penstock.wire.connection import Pending
 from penstock.wire.fetch import Fetched, FetchOptions, FetchStream, fetch, send_fetch
 from penstock.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
@@ -116,6 +117,10 @@ class WireClient:
     def transaction_version(self, *, timeout_s: float | None = None) -> int:
         """The finalized feature level: from 2 on, Produce adds a partition to the transaction (KIP-890)."""
         return transaction_requests.transaction_version(self._cluster, timeout_s)
+
+    def topic_config(self, topic: str, name: str, *, timeout_s: float | None = None) -> str | None:
+        """The value of one setting of a topic, its default included; None if the broker does not say."""
+        return topic_config(self._cluster, topic, name, timeout_s)
 
     # Offsets
 

@@ -58,6 +58,19 @@ class TopicSinkError(PenstockError):
     condition = "PENSTOCK_SINK_FAILED"
 
 
+class RecordTooLarge(TopicSinkError):
+    """A record does not fit into its topic. It is refused whenever it is sent."""
+
+    condition = "PENSTOCK_RECORD_TOO_LARGE"
+
+    @property
+    def summary(self) -> str:
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return f"{self.summary}{self.entry.hint}"
+
+
 class Fenced(TopicSinkError):
     """Another run writes under this transactional id. This one stops for good."""
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock.core.errors import UnknownTopic
 from penstock.pipeline.process_state import process_wide, shared_client
 from penstock.pipeline.spark.session import is_on_one_machine
-from penstock.pipeline.topics.errors import InvalidOption, TopicSinkError
+from penstock.pipeline.topics.errors import InvalidOption, RecordTooLarge, TopicSinkError
 from penstock.pipeline.topics.sink_columns import ARRANGED_SCHEMA, input_columns
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options
 from penstock.wire.client import WireClient
@@ -40,6 +40,10 @@ _GATHERED_BYTES: Final = 8 * 1024 * 1024
 _ROWS_BYTES: Final = 1024 * 1024
 _TOPIC_PAUSE_S: Final = 0.1
 _PARTITION_COUNT_MAX_AGE_S: Final = 1.0
+_SIZE_LIMIT_MAX_AGE_S: Final = 1.0
+# What cannot be compressed grows: by less than a hundredth, with every codec of Kafka's.
+_COMPRESSION_OVERHEAD: Final = 100
+_BATCH_BYTES_MIN: Final = 1024
 
 
 class Chunk(NamedTuple):
@@ -52,16 +56,24 @@ class Chunk(NamedTuple):
 
 
 class RowEncoder:
-    """Encodes the rows of one task. `partition_count` is asked once for each topic."""
+    """Encodes the rows of one task. `partition_count` is asked once for each topic, and so is `bytes_max`, the size of
+    the largest record batch that the topic takes; None: unknown."""
 
     def __init__(
-        self, options: SinkOptions, columns: list[str], partition_count: Callable[[str], int], first_turn: int
+        self,
+        options: SinkOptions,
+        columns: list[str],
+        partition_count: Callable[[str], int],
+        first_turn: int,
+        bytes_max: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         self._options = options
         self._columns = columns
         self._partition_count = partition_count
         self._first_turn = first_turn
         self._encoders: dict[str, ColumnEncoder] = {}
+        self._ask_bytes_max = bytes_max
+        self._bytes_max: dict[str, int | None] = {}
 
     def encode(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
         for rows in _gathered(batches, self._columns):
@@ -70,9 +82,18 @@ class RowEncoder:
                 try:
                     encoded = encoder.encode(rows_of_topic, time.time_ns() // 1_000_000)
                     for partition, records, content in encoded:
+                        self._require_fit(topic, len(content))
                         yield Chunk(topic, partition, records, content)
                 except ValueError as mistake:
                     raise TopicSinkError(f"topic '{topic}': {mistake}") from mistake
+
+    def _require_fit(self, topic: str, size: int) -> None:
+        """Record batches are no larger than the topic takes, unless one record alone is."""
+        bytes_max = self._bytes_max[topic]
+        if bytes_max is not None and size > bytes_max:
+            raise RecordTooLarge(
+                f"topic '{topic}': a record takes {size} bytes, and max.message.bytes of the topic is {bytes_max}"
+            )
 
     def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         import pyarrow.compute as pc
@@ -94,13 +115,17 @@ class RowEncoder:
         from penstock.protocol.compression import Compression
 
         options = self._options
+        bytes_max = self._bytes_max[topic] = self._ask_bytes_max(topic)
+        batch_bytes = options.batch_bytes
+        if bytes_max is not None:
+            batch_bytes = max(min(batch_bytes, bytes_max - bytes_max // _COMPRESSION_OVERHEAD), _BATCH_BYTES_MIN)
         encoder = self._encoders[topic] = ColumnEncoder(
             ColumnPartitioner(
                 self._partition_count(topic), first_turn=self._first_turn, rows_per_turn=options.batch_rows
             ),
             compression=Compression[options.compression.upper()],
             compression_level=options.compression_level,
-            limits=BatchLimits(options.batch_rows, options.batch_bytes),
+            limits=BatchLimits(options.batch_rows, batch_bytes),
         )
         return encoder
 
@@ -121,6 +146,23 @@ class PartitionCounts:
         return count
 
 
+class MessageSizeLimits:
+    """`max.message.bytes` of topics. The answer expires, because settings are changed while a query runs."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[int | None, float]] = {}
+
+    def of(self, options: SinkOptions, topic: str) -> int | None:
+        where, now_s = (options.kafka["bootstrap.servers"], topic), self._clock()
+        limit, asked_s = self._known.get(where, (None, float("-inf")))
+        if now_s - asked_s >= _SIZE_LIMIT_MAX_AGE_S:
+            said = shared_client(options.wire_settings).topic_config(topic, "max.message.bytes")
+            limit = int(said) if said is not None and said.isdigit() else None
+            self._known[where] = (limit, now_s)
+        return limit
+
+
 def partition_count(client: WireClient, topic: str) -> int:
     """As Kafka's producers do, this lets a broker create the topic if it is set up to."""
     deadline = time.monotonic() + UNKNOWN_TOPIC_GRACE_S
@@ -134,6 +176,7 @@ def partition_count(client: WireClient, topic: str) -> int:
 
 
 _partition_counts: Final = process_wide(PartitionCounts)
+_size_limits: Final = process_wide(MessageSizeLimits)
 
 
 def encoder_of_task(options: SinkOptions, columns: list[str]) -> RowEncoder:
@@ -142,7 +185,13 @@ def encoder_of_task(options: SinkOptions, columns: list[str]) -> RowEncoder:
 
     context = TaskContext.get()
     assert context is not None
-    return RowEncoder(options, columns, lambda topic: _partition_counts.of(options, topic), context.partitionId())
+    return RowEncoder(
+        options,
+        columns,
+        lambda topic: _partition_counts.of(options, topic),
+        context.partitionId(),
+        lambda topic: _size_limits.of(options, topic),
+    )
 
 
 def repartition_by_target(frame: DataFrame, options: Mapping[str, str], *, writers: int | None = None) -> DataFrame:

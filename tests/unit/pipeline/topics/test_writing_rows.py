@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
@@ -9,9 +10,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.columns.decoding import RecordColumns
-from penstock.pipeline.topics.errors import TopicSinkError
+from penstock.core.error_table import Retry
+from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.failure import classify
+from penstock.pipeline.topics.errors import RecordTooLarge, TopicSinkError
 from penstock.pipeline.topics.row_encoding import Chunk, PartitionCounts, RowEncoder, _as_rows, chunks_of
 from penstock.pipeline.topics.sink_options import read_sink_options
+from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -69,6 +74,39 @@ def test_other_columns_are_left_alone() -> None:
     columns = RecordColumns("t", 0, 0, 1, columns=["timestamp"])
     (batch,) = [*columns.feed(bytes(chunk.content), ()), *columns.flush()]
     assert batch.column(0)[0].value > 0, "a record's time is when it was written, as with Spark's sink"
+
+
+def test_record_batches_are_no_larger_than_the_topic_takes() -> None:
+    """Else a topic whose max.message.bytes was lowered would refuse batches of records that fit one by one."""
+    options = read_sink_options(OPTIONS | {"topic": "t"})
+    limited = RowEncoder(options, ["value"], lambda _: 1, 0, lambda _: 2_000)
+    chunks = list(limited.encode([rows(range(1000))]))
+    assert all(len(chunk.content) <= 2_000 for chunk in chunks)
+    assert [value for chunk in chunks for value in values_of(chunk)] == [b"%d" % number for number in range(1000)]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_record_that_no_batch_of_the_topic_can_hold_is_named_with_sizes_and_remedy(compression: str) -> None:
+    options = read_sink_options(OPTIONS | {"topic": "t", "kafka.compression.type": compression})
+    limited = RowEncoder(options, ["value"], lambda _: 1, 0, lambda _: 2_000)
+    incompressible = pa.record_batch({"value": pa.array([random.Random(1).randbytes(3_000)], pa.binary())})
+    with pytest.raises(
+        RecordTooLarge,
+        match=r"topic 't': a record takes 3\d\d\d bytes, and max.message.bytes of the topic is 2000; raise it with"
+        r" penstock topic alter .*, or filter such rows",
+    ) as refused:
+        list(limited.encode([incompressible]))
+    assert (refused.value.entry.exit_code, refused.value.entry.retry) == (ExitCode.SINK_REFUSED, Retry.NEVER)
+    text = pa.record_batch({"value": pa.array(["x" * 3_000])})
+    if compression != "none":  # what counts is the size that is sent
+        assert len(list(limited.encode([text]))) == 1
+
+
+def test_a_refusal_of_the_broker_means_the_same() -> None:
+    refusal = BrokerError(ErrorCode.MESSAGE_TOO_LARGE, "t-0: The batch has 3000 bytes")
+    found = classify(refusal)
+    assert (found.condition, found.retry) == ("PENSTOCK_RECORD_TOO_LARGE", Retry.NEVER)
+    assert found.line.startswith("t-0: The batch has 3000 bytes; raise it with penstock topic alter")
 
 
 def test_chunks_travel_as_rows() -> None:
