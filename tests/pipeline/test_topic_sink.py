@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.client.partitioners import Hash
+from penstock.pipeline.spark.session import UnsupportedSaveMode
 from penstock.pipeline.topics.row_encoding import repartition_by_target
 from tests.conftest import RunningBroker
 from tests.pipeline.topic_contents import Found, contents
@@ -245,10 +247,25 @@ def test_a_mistake_is_told_in_a_line(
         save(spark.range(3).selectExpr(*columns), {name: text for name, text in given.items() if text is not None})
 
 
-def test_overwriting_is_refused(spark: SparkSession, feed: TopicFeed) -> None:
-    frame = spark.range(3).selectExpr("cast(id as string) as value")
-    with pytest.raises(Exception, match="Save mode overwrite not allowed"):
-        frame.write.format("penstock").options(**sink_options(feed, feed.create())).mode("overwrite").save()
+def test_save_modes_are_those_of_sparks_kafka_sink(spark: SparkSession, feed: TopicFeed, tmp_path: Path) -> None:
+    """Which takes append and its default, errorifexists, for the same."""
+    frame = spark.range(1).selectExpr("cast(id as string) as value")
+    topic = feed.create()
+    options = sink_options(feed, topic)
+    frame.write.format("penstock").options(**options).save()
+    frame.write.options(**options).save(format="penstock")
+    frame.write.format("penstock").mode("errorifexists").options(**options).save()
+    frame.write.mode("error").format("penstock").save(**options)
+    frame.write.format("penstock").options(**options).save(mode="append")
+    assert values(feed, topic) == Counter({b"0": 5})
+    for mode in ("overwrite", "ignore"):
+        with pytest.raises(UnsupportedSaveMode, match=f"Save mode {mode} not allowed for topics.*use append, or") as no:
+            frame.write.format("penstock").options(**options).mode(mode).save()
+        assert "\n" not in str(no.value)
+    # Other data sources keep Spark's meaning.
+    frame.write.format("json").save(str(tmp_path / "rows"))
+    with pytest.raises(AnalysisException, match="PATH_ALREADY_EXISTS"):
+        frame.write.format("json").save(str(tmp_path / "rows"))
 
 
 def test_an_arranged_frame_that_was_shuffled_again_is_refused(spark: SparkSession, feed: TopicFeed) -> None:

@@ -65,6 +65,53 @@ def accept_end_of_accumulator_updates(session: SparkSession) -> None:
     server.handle_error = handle_error
 
 
+_appending: Final[dict[str, Callable[[str], Exception]]] = {}
+
+
+def append_in_default_mode(format_name: str, refused: Callable[[str], Exception]) -> None:
+    """Lets `df.write.format(format_name).save()` append without `mode("append")`, from now on and in this process.
+
+    Spark refuses its own default mode, errorifexists, for every data source that is written in Python, before it asks
+    the data source; its Kafka sink is of an older kind, which may accept it. `refused` is the error for a mode that
+    means something else.
+    """
+    from pyspark.sql.readwriter import DataFrameWriter
+
+    is_patched = bool(_appending)
+    _appending[format_name] = refused
+    if is_patched:
+        return
+    own_format, own_mode, own_save = DataFrameWriter.format, DataFrameWriter.mode, DataFrameWriter.save
+
+    def remember_format(writer: DataFrameWriter, source: str) -> DataFrameWriter:
+        writer.__dict__["penstock_format"] = source
+        return own_format(writer, source)
+
+    def remember_mode(writer: DataFrameWriter, mode: str | None) -> DataFrameWriter:
+        if mode:
+            writer.__dict__["penstock_mode"] = mode
+        return own_mode(writer, mode)
+
+    def save(
+        writer: DataFrameWriter,
+        path: str | None = None,
+        format: str | None = None,
+        mode: str | None = None,
+        *arguments: Any,
+        **options: Any,
+    ) -> None:
+        error = _appending.get(format or writer.__dict__.get("penstock_format", ""))
+        if error is not None:
+            chosen = str(mode or writer.__dict__.get("penstock_mode", "default")).lower()
+            if chosen not in ("append", "default", "error", "errorifexists"):
+                raise error(chosen)
+            mode = "append"
+        own_save(writer, path, format, mode, *arguments, **options)
+
+    patched: Any = DataFrameWriter
+    patched.format, patched.mode, patched.save = remember_format, remember_mode, save
+
+
 # Queries before they run
 
 
@@ -248,6 +295,14 @@ class FileSystemFailure(Exception):
     """A file cannot be written. The text is Java's."""
 
 
+def is_from_java(failure: BaseException) -> bool:
+    """Whether something in Spark or below it has failed, and not Python code around it."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    return isinstance(failure, Py4JJavaError | PySparkException)
+
+
 class HadoopDirectory:
     """A directory on any file system that Spark can reach; `location` is a path or URL as Spark takes it.
 
@@ -262,8 +317,14 @@ class HadoopDirectory:
         path = self._path(name)
         return bool(self._file_system(path).exists(path))
 
+    def is_file(self) -> bool:
+        """Whether the location is a file, and so no directory."""
+        path = self._path("")
+        files = self._file_system(path)
+        return bool(files.exists(path) and files.getFileStatus(path).isFile())
+
     def list_names(self, name: str) -> list[str]:
-        """The names in a directory; none if it does not exist."""
+        """The names in a directory, which may be "" for this one; none if it does not exist."""
         path = self._path(name)
         files = self._file_system(path)
         if not files.exists(path):
@@ -310,7 +371,7 @@ class HadoopDirectory:
         return java_session.sessionState().newHadoopConf()
 
     def _path(self, name: str) -> Any:
-        return _jvm(self._session).org.apache.hadoop.fs.Path(f"{self.location}/{name}")
+        return _jvm(self._session).org.apache.hadoop.fs.Path(f"{self.location}/{name}" if name else self.location)
 
     def _file_system(self, path: Any) -> Any:
         return path.getFileSystem(self._configuration())

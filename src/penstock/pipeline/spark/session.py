@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from penstock.core.errors import PenstockError
 from penstock.pipeline.spark import internals, java_archive
 from penstock.pipeline.spark.java import JavaRuntime, find_java
 from penstock.pipeline.spark.jvm import Gateway, Jvm, JvmError, jvm_options, pyspark_home
@@ -31,10 +32,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASK_ATTEMPTS: Final = 4  # as on a cluster; plain local[N] gives up at a task's first failure
+_TOPICS: Final = "penstock"  # the data source, as `pyspark_penstock` names it
 _MEMORY_MB_LEAST: Final = 1024
 _MEMORY_MB_MOST: Final = 4096
 _JVM_HEAD_START_S: Final = 5
 _JVM_EXIT_TIMEOUT_S: Final = 600  # one that writes a class archive takes minutes on a busy machine
+
+
+class UnsupportedSaveMode(PenstockError):
+    """A DataFrame cannot be written to topics in this save mode."""
+
+    condition = "PENSTOCK_INVALID_OPTION"
+
+    def __init__(self, mode: str) -> None:
+        super().__init__(mode)
+
+    def __str__(self) -> str:
+        return (
+            f"Save mode {self.args[0]} not allowed for topics: records are only ever added; use append, or"
+            " errorifexists, which is Spark's default"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +87,9 @@ def launch(settings: SparkSettings) -> None:
 
 def start(settings: SparkSettings) -> SparkSession:
     """Raises JavaMissingError or JvmError, each with one line for a person."""
-    if settings.is_local:
-        return _start_local(settings)
-    return _start_on_cluster(settings)
+    session = _start_local(settings) if settings.is_local else _start_on_cluster(settings)
+    internals.append_in_default_mode(_TOPICS, UnsupportedSaveMode)
+    return session
 
 
 def is_on_one_machine(session: SparkSession) -> bool:
