@@ -29,6 +29,7 @@ RecordField = Literal["key", "topic", "partition", "offset", "timestamp", "heade
 
 # What a format yields when its author need not, or cannot, say.
 _FIXED_COLUMNS: Final = {"text": "value STRING", "binary": "key BINARY, value BINARY"}
+TOMBSTONE: Final = "_tombstone"
 RECORD_FIELD_TYPES: Final = {
     "key": "STRING",
     "topic": "STRING",
@@ -61,6 +62,11 @@ class TopicSource(StreamSource):
         default=(),
         description="Fields of the record to add as columns, with an underscore before their names.",
         examples=[["key", "timestamp"]],
+    )
+    tombstones: Literal["bad", "keep"] = Field(
+        default="bad",
+        description="What a record without a value is. bad: a bad row. keep: a row whose columns are NULL and whose"
+        " column _tombstone is true; `include: [key]` says what it deletes.",
     )
     starting_offsets: StartingOffsets = Field(
         default="earliest",
@@ -101,7 +107,8 @@ class TopicSource(StreamSource):
         columns = _FIXED_COLUMNS.get(self.format, self.declared_schema)
         if columns is None:
             return None
-        return ", ".join([columns, *(f"_{field} {RECORD_FIELD_TYPES[field]}" for field in self.include)])
+        added = [f"_{field} {RECORD_FIELD_TYPES[field]}" for field in self.include]
+        return ", ".join([columns, *added, *([f"{TOMBSTONE} BOOLEAN"] if self.tombstones == "keep" else [])])
 
     @property
     def identity(self) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed
-from penstock.pipeline.rows.bad_rows import LETTER_KEY, LETTER_VALUE, POSITION, ROW, TAGS, quoted, with_reason
+from penstock.pipeline.rows.bad_rows import LETTER_KEY, LETTER_VALUE, POSITION, REASON, ROW, TAGS, quoted, with_reason
 from penstock.pipeline.rows.formats import CORRUPT, PARSED_FORMATS, evaluated_once, infer_schema, parsed
 from penstock.pipeline.sources.parsed_source import ParsedSourceReader, option_text
 from penstock.pipeline.sources.source_reader import SourceRead
-from penstock.pipeline.sources.topic.declaration import RECORD_FIELD_TYPES, TopicSource
+from penstock.pipeline.sources.topic.declaration import RECORD_FIELD_TYPES, TOMBSTONE, TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,6 +44,8 @@ class TopicSourceReader(ParsedSourceReader):
         raw = read.spark.readStream.format("penstock").options(**options).load()
 
         included = {f"_{field}": f.col(field).cast(RECORD_FIELD_TYPES[field]) for field in source.include}
+        if source.tombstones == "keep":
+            included[TOMBSTONE] = f.col("value").isNull()
         columns = _topic_columns(source, schema)
         data = [*columns, *included]
         kept = [column.alias(alias) for alias, column in included.items()]
@@ -56,7 +58,7 @@ class TopicSourceReader(ParsedSourceReader):
             kept += [f.col("key").alias(LETTER_KEY), f.col("value").alias(LETTER_VALUE)]
         if source.format not in PARSED_FORMATS:
             tagged = raw.select(*(column.alias(alias) for alias, column in columns.items()), *kept)
-            return with_reason(tagged, source.expect, parse_reason=None), data
+            return self._judged(with_reason(tagged, source.expect, parse_reason=None)), data
         assert schema is not None  # a format that is parsed has columns, declared or inferred
         row = parsed(f.col("value").cast("string"), source.format, schema, source.format_options)
         once = raw.select(evaluated_once(row).alias(ROW), f.col("value").isNull().alias("__no_value"), *kept)
@@ -67,7 +69,15 @@ class TopicSourceReader(ParsedSourceReader):
             f.col(ROW).isNull() | f.col(ROW)[CORRUPT].isNotNull(),
             f.lit(f"the value does not parse as {source.format} of the declared columns"),
         )
-        return with_reason(tagged, source.expect, parse_reason=reason), data
+        return self._judged(with_reason(tagged, source.expect, parse_reason=reason)), data
+
+    def _judged(self, tagged: DataFrame) -> DataFrame:
+        """A tombstone that is kept has nothing to parse, and no values to expect anything of."""
+        from pyspark.sql import functions as f
+
+        if self._source.tombstones != "keep":
+            return tagged
+        return tagged.withColumn(REASON, f.when(~f.col(TOMBSTONE), f.col(REASON)))
 
     def infer_columns(self, read: SourceRead) -> StructType:
         options = {
