@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -10,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
+from penstock.core.error_table import Retry
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed
 from penstock.testing import Broker
@@ -132,6 +137,160 @@ def test_files_of_another_checkpoint_are_refused(pipelines: Pipelines) -> None:
         with pytest.raises(PipelineFailed, match="write to another directory") as refused:
             pipelines.once(yaml, checkpoint="anew")
         assert refused.value.exit_code == ExitCode.SINK_REFUSED
+
+
+def files_pipeline(pipelines: Pipelines, source: str, guarantee: str, sink: str, columns: str = ROWS) -> str:
+    return f"""
+        name: {pipelines.name("stored")}
+        guarantee: {guarantee}
+        source: {{topic: {source}, schema: "{columns}"}}
+        sink: {{{sink}}}
+    """
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_changed_schema_of_files_is_refused_and_they_stay_readable(pipelines: Pipelines, guarantee: str) -> None:
+    source = pipelines.topic("source", partitions=1)
+    directory = pipelines.directory / "words"
+    pipelines.send(source, [row(1)])
+    pipelines.once(files_pipeline(pipelines, source, guarantee, "files: words"))
+    pipelines.send(source, [row(2)])
+    more = f"{ROWS}, length INT"
+    for sink, columns, why in (
+        ("files: words", "id STRING, word STRING", "column 'id' is bigint, and the pipeline's is string"),
+        ("files: words", "id BIGINT", "column 'word'"),
+        ("files: words", more, "schema_evolution: add_columns"),
+        ("files: words, partition_by: [word]", ROWS, "directories are made of no column, and the pipeline's of word"),
+        ("files: words, format: json", ROWS, "its files are parquet, and the pipeline writes json"),
+    ):
+        with pytest.raises(PipelineFailed, match=why) as refused:
+            pipelines.once(files_pipeline(pipelines, source, guarantee, sink, columns))
+        assert refused.value.exit_code == ExitCode.SINK_REFUSED
+        assert "undo the change" in str(refused.value)
+    assert [found["id"] for found in pipelines.spark.read.parquet(str(directory)).collect()] == [1]
+
+    evolving = "files: words, schema_evolution: add_columns, options: {compression: gzip}"
+    pipelines.once(files_pipeline(pipelines, source, guarantee, evolving, more))
+    found = pipelines.spark.read.option("mergeSchema", True).parquet(str(directory)).orderBy("id")
+    assert [tuple(each) for each in found.select("id", "word", "length").collect()] == [
+        (1, "w1", None),
+        (2, "w2", None),
+    ]
+
+    other = "at_least_once" if guarantee == "exactly_once" else "exactly_once"
+    with pytest.raises(PipelineFailed, match="would hide") as hidden:
+        pipelines.once(files_pipeline(pipelines, source, other, evolving, more))
+    assert hidden.value.exit_code == ExitCode.SINK_REFUSED
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_directory_that_cannot_be_written_is_one_line_and_no_retry(pipelines: Pipelines, guarantee: str) -> None:
+    source = pipelines.topic("source", partitions=1)
+    pipelines.send(source, [row(1)])
+    (pipelines.directory / "file").write_text("not a directory")
+    (pipelines.directory / "foreign").mkdir()
+    (pipelines.directory / "foreign" / "notes.csv").write_text("1;2")
+    not_writable, refused = ExitCode.NOT_WRITABLE, ExitCode.SINK_REFUSED
+    for path, code, why in (
+        ("file", not_writable, "sink.files: .*/file is a file, and the sink writes a directory; name another path"),
+        ("file/below", not_writable, "sink.files: .*/file/below cannot be written: .*; let the user of this pipeline"),
+        (
+            "/proc/penstock",
+            not_writable,
+            "sink.files: /proc/penstock cannot be written: .*; let the user of this pipel",
+        ),
+        ("foreign", refused, r"holds files that this pipeline did not write \(notes.csv\).*write to a new or an empty"),
+    ):
+        with pytest.raises(PipelineFailed, match=why) as failed:
+            pipelines.once(files_pipeline(pipelines, source, guarantee, f"files: {path}"))
+        assert failed.value.exit_code == code
+        assert failed.value.entry.retry is Retry.NEVER
+        assert "checkpoint" not in str(failed.value)
+
+
+def test_a_directory_that_becomes_a_file_ends_the_pipeline_at_once(pipelines: Pipelines) -> None:
+    source = pipelines.topic("source", partitions=1)
+    pipelines.send(source, [row(1)])
+    directory = pipelines.directory / "words"
+    stored = files_pipeline(pipelines, source, "at_least_once", "files: words")
+    with pipelines.start(stored) as running:
+        running.wait_until(lambda: bool(of_kind(running.events, "progress")))
+        directory.rename(pipelines.directory / "moved")
+        directory.write_text("not a directory")
+        pipelines.send(source, [row(2)])
+        failure = running.wait_for_end()
+    assert failure is not None
+    assert re.search(r"sink.files: .*/words cannot be written: .*; let the user of this pipeline", str(failure))
+    assert failure.exit_code == ExitCode.NOT_WRITABLE
+    assert not of_kind(running.events, "restarting")
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_record_that_the_topic_does_not_take_is_one_line_and_no_retry(pipelines: Pipelines, guarantee: str) -> None:
+    source, sink = pipelines.topic("source", partitions=1), pipelines.name("sink")
+    small = NewTopic(sink, 1, 1, config={"max.message.bytes": "3000"})
+    pipelines.admin.create_topics([small])[sink].result()
+    # Together they are larger than the topic takes, one by one they are not.
+    pipelines.send(source, [{"id": number, "word": "x" * 1000} for number in range(50)])
+    pipelines.once(copy(pipelines, source, sink, guarantee=guarantee))
+    assert ids(pipelines, sink) == list(range(50))
+    pipelines.send(source, [{"id": 50, "word": "x" * 5000}])
+    with pipelines.start(copy(pipelines, source, sink, guarantee=guarantee)) as running:
+        failure = running.wait_for_end()
+    assert failure is not None
+    assert re.search(
+        rf"topic '{sink}': a record takes 5\d\d\d bytes, and max.message.bytes of the topic is 3000; raise it with"
+        " penstock topic alter TOPIC --config max.message.bytes=BYTES, or filter such rows",
+        str(failure),
+    )
+    assert failure.exit_code == ExitCode.SINK_REFUSED
+    assert not of_kind(running.events, "restarting")
+    assert ids(pipelines, sink) == list(range(50))
+
+
+def test_a_sink_that_was_removed_since_the_last_run_is_missed(pipelines: Pipelines) -> None:
+    """Otherwise it would be created again, with none of the rows that the checkpoint takes for written."""
+    source = pipelines.topic("source", partitions=1)
+    sinks = {
+        "topic": f"topic: {pipelines.name('gone')}",
+        "table": 'table: words, url: "sqlite:///words.db"',
+        "files": "files: words",
+    }
+    stored = {
+        kind: files_pipeline(pipelines, source, "at_least_once", sink).replace("name: stored", f"name: {kind}")
+        for kind, sink in sinks.items()
+    }
+    pipelines.send(source, [row(1)])
+    for yaml in stored.values():
+        pipelines.once(yaml)
+    pipelines.admin.delete_topics([pipelines.name("gone")])[pipelines.name("gone")].result()
+    (pipelines.directory / "words.db").unlink()
+    shutil.rmtree(pipelines.directory / "words")
+    for yaml in stored.values():
+        with pytest.raises(PipelineFailed, match="does not hold them: it was removed or created again") as refused:
+            pipelines.once(yaml)
+        assert refused.value.exit_code == ExitCode.CHECKPOINT_MISMATCH
+    assert not (pipelines.directory / "words.db").exists()
+    pipelines.topic("gone")
+    with pytest.raises(PipelineFailed, match="it was removed or created again, or it is another one"):
+        pipelines.once(stored["topic"])
+
+
+def test_a_checkpoint_of_an_earlier_version_adopts_its_sink(pipelines: Pipelines) -> None:
+    source = pipelines.topic("source", partitions=1)
+    pipelines.send(source, [row(1)])
+    here = files_pipeline(pipelines, source, "at_least_once", 'table: words, url: "sqlite:///words.db"')
+    pipelines.once(here, checkpoint="kept")
+    penstock = pipelines.directory / "kept" / "penstock"
+    (penstock / "sink.json").unlink()
+    identity = json.loads((penstock / "identity.json").read_text())
+    assert identity.pop("sink") == {"table": "words", "mode": "append", "key": "[]"}
+    (penstock / "identity.json").write_text(json.dumps(identity))
+    pipelines.once(here, checkpoint="kept")
+    for changed in (here.replace("words,", "others,"), here.replace("words.db", "others.db")):
+        with pytest.raises(PipelineFailed, match="its batches went to") as refused:
+            pipelines.once(changed, checkpoint="kept")
+        assert refused.value.exit_code == ExitCode.CHECKPOINT_MISMATCH
 
 
 def test_a_topic_deleted_while_it_is_read_ends_the_pipeline(pipelines: Pipelines) -> None:

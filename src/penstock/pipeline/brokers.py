@@ -60,12 +60,20 @@ class Brokers:
                 self._topics[place] = client.metadata(None, timeout_s=_TIMEOUT_S).topics
         return self._topics[place]
 
+    def topic_id(self, purpose: str, topic: str, kafka: Mapping[str, str]) -> str | None:
+        """None if the topic did not exist when this run asked, or its broker gives no ids."""
+        found = self.topics(purpose, kafka).get(topic)
+        return found.topic_id.hex() if found is not None and any(found.topic_id) else None
+
     def ensure_topic(self, purpose: str, topic: str, kafka: Mapping[str, str]) -> None:
         """Creates a topic that is to be written, with the broker's defaults, if it does not exist."""
+        place = tuple(sorted(_wire(kafka).items()))
         if topic in self.topics(purpose, kafka):
             return
         try:
             Admin(_wire(kafka)).create_topic(topic)
+            with asking(purpose, kafka) as client:
+                self._topics[place] = {**self._topics[place], **client.metadata([topic], timeout_s=_TIMEOUT_S).topics}
         except TopicExists:
             pass  # it was created since this run asked
         except ClientError as refusal:

@@ -1,5 +1,5 @@
-"""What is kept beside Spark's own files in a pipeline's checkpoint: whose it is, which run's it is, the columns that
-were inferred, and which batch was begun.
+"""What is kept beside Spark's own files in a pipeline's checkpoint: whose it is, which sink its batches went to, which
+run's it is, the columns that were inferred, and which batch was begun.
 
 Owns those files, in a directory `penstock` of the checkpoint. They are reached through Hadoop's file systems, as the
 checkpoint itself is, so that one on HDFS or S3 works as a local one does.
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed, classify_text
+from penstock.pipeline.sinks.sink import Sink
 from penstock.pipeline.sources.source import Source
 from penstock.pipeline.spark.internals import FileSystemFailure, HadoopDirectory
 
@@ -29,6 +30,8 @@ _BEGUN: Final = "begun.json"
 _OWNER: Final = "owner.json"
 SINKS_DIRECTORY: Final = "sinks"
 """Below the checkpoint of a pipeline with several sinks, a checkpoint for each of them by its name."""
+_PLACE: Final = "sink.json"
+_UNDO: Final = "undo the change to continue, or name another directory with --checkpoint to start over"
 
 
 def fingerprint(sources: Mapping[str, Source]) -> dict[str, str]:
@@ -43,24 +46,28 @@ class Checkpoint:
     spark: SparkSession
     location: str
 
-    def claim(self, pipeline: str, sources: Mapping[str, Source], streams: list[str]) -> str:
+    def claim(self, pipeline: str, sources: Mapping[str, Source], sink: Sink | None, streams: list[str]) -> str:
         """Makes the checkpoint this pipeline's, or raises when it is another's. Returns the id that it got at first.
 
         `streams` are what the query reads, in the order in which its plan does.
         """
-        checkpoint_id = self.check(pipeline, sources)
-        if checkpoint_id is None:
-            identity = {"pipeline": pipeline, "sources": fingerprint(sources), "streams": streams}
+        checkpoint_id = self.check(pipeline, sources, sink)
+        stored = self.read(_IDENTITY)
+        if checkpoint_id is None or stored is None:
             checkpoint_id = uuid.uuid4().hex
-            self.write(_IDENTITY, {**identity, "id": checkpoint_id})
-        stored = self.read(_IDENTITY) or {}
+            stored = {"pipeline": pipeline, "sources": fingerprint(sources), "streams": streams, "id": checkpoint_id}
         if stored.get("streams") != streams:
             order = " then ".join(map(str, stored.get("streams") or ()))
             raise self._mismatch(f"the SQL reads {' then '.join(streams)}, and read {order} when it was made")
+        # A checkpoint of an earlier version has no sink yet: it takes the one that it is started with.
+        identity = None if sink is None else dict(sink.identity)
+        if self.read(_IDENTITY) != {**stored, "sink": identity}:
+            self.write(_IDENTITY, {**stored, "sink": identity})
         return checkpoint_id
 
-    def check(self, pipeline: str, sources: Mapping[str, Source]) -> str | None:
-        """Raises when the checkpoint is another pipeline's. Returns its id; None if it has no owner yet."""
+    def check(self, pipeline: str, sources: Mapping[str, Source], sink: Sink | None) -> str | None:
+        """Raises when the checkpoint is another pipeline's, or its batches went to another sink. Returns its id; None
+        if it has no owner yet."""
         wanted = {"pipeline": pipeline, "sources": fingerprint(sources)}
         stored = self.read(_IDENTITY)
         if stored is None:
@@ -73,6 +80,8 @@ class Checkpoint:
             raise self._mismatch(
                 f"it was made for {_shown(stored.get('sources'))}, not for {_shown(wanted['sources'])}"
             )
+        if sink is not None:
+            self._check_sink(stored.get("sink"), sink)
         return str(stored["id"])
 
     def check_layout(self, *, has_several_sinks: bool) -> None:
@@ -82,11 +91,54 @@ class Checkpoint:
         if not has_several_sinks and self.exists(SINKS_DIRECTORY):
             raise self._mismatch("it holds the progress of several sinks (`sinks`), and the pipeline has one (`sink`)")
 
-    def _mismatch(self, why: str) -> PipelineFailed:
+    def _check_sink(self, stored: Any, sink: Sink) -> None:
+        if not isinstance(stored, dict) or not self.has_batches:
+            return
+        # A part that only one of them knows is compared only if it tells kinds of sinks apart.
+        is_same_kind = sink.discriminator in stored
+        changed = [
+            part
+            for part in {**stored, **sink.identity}
+            if stored.get(part) != sink.identity.get(part)
+            and (not is_same_kind or (part in stored and part in sink.identity))
+        ]
+        if changed:
+            raise self._mismatch(
+                f"its batches went to the sink {_parts(stored, changed)}, and the pipeline now names"
+                f" {_parts(sink.identity, changed)}, so that rows would be split over both",
+                _UNDO,
+            )
+
+    def check_place(self, place_id: str | None, shown: str) -> None:
+        """Raises if a sink does not hold what this checkpoint has written: it was removed, or is another one.
+
+        A sink knows itself by an id that it keeps where its rows are (a ledger, a topic id, a marker), so that it is
+        recognised under another host name, user or path. `place_id` is None if nothing of that is there.
+        """
+        stored = self.read(_PLACE)
+        if stored is not None and self.has_batches and stored.get("id") != place_id:
+            raise self._mismatch(
+                f"its batches went to {stored.get('shown')}, and {shown} does not hold them: it was removed or"
+                " created again, or it is another one",
+                "go on with the one that they went to, or name another directory with --checkpoint to start over",
+            )
+
+    def keep_place(self, place_id: str, shown: str) -> None:
+        """From now on, batches of this checkpoint go there."""
+        place = {"id": place_id, "shown": shown}
+        if self.read(_PLACE) != place:
+            self.write(_PLACE, place)
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether Spark has planned a batch with it. Before that, nothing has reached a sink."""
+        return self.last_number("offsets") >= 0
+
+    def _mismatch(
+        self, why: str, remedy: str = "name another directory with --checkpoint, or remove this one to start over"
+    ) -> PipelineFailed:
         return PipelineFailed(
-            f"the checkpoint {self.location} does not fit: {why}; name another directory with --checkpoint, or remove"
-            " this one to start over",
-            ExitCode.CHECKPOINT_MISMATCH,
+            f"the checkpoint {self.location} does not fit: {why}; {remedy}", ExitCode.CHECKPOINT_MISMATCH
         )
 
     def take_over(self, run: str) -> None:
@@ -137,9 +189,7 @@ class Checkpoint:
 
     def last_number(self, directory: str) -> int:
         """The highest of the numbers that name files of one of Spark's logs; -1 if there are none."""
-        # A file sink's log now and then gathers what it has in one file, such as 9.compact.
-        numbers = [name.partition(".")[0] for name in self._directory.list_names(directory)]
-        return max((int(number) for number in numbers if number.isdigit()), default=-1)
+        return last_number(self._directory.list_names(directory))
 
     def exists(self, name: str) -> bool:
         return self._directory.exists(name)
@@ -170,12 +220,26 @@ class Checkpoint:
             if found.exit_code == ExitCode.DISK_FULL:
                 raise found.failure() from None
             raise PipelineFailed(
-                f"the checkpoint {self.location} cannot be written: {found.line}", ExitCode.PIPELINE_FAILED
+                f"the checkpoint {self.location} cannot be written: {found.line}; name another directory with"
+                " --checkpoint, or make this one writable",
+                ExitCode.NOT_WRITABLE,
             ) from None
 
     @property
     def _directory(self) -> HadoopDirectory:
         return HadoopDirectory(self.spark, self.location)
+
+
+def last_number(names: Iterable[str]) -> int:
+    """The highest of the numbers that name files of one of Spark's logs; -1 if there are none."""
+    # A file sink's log now and then gathers what it has in one file, such as 9.compact.
+    numbers = [name.partition(".")[0] for name in names]
+    return max((int(number) for number in numbers if number.isdigit()), default=-1)
+
+
+def _parts(identity: Mapping[str, Any], names: Iterable[str]) -> str:
+    """As a pipeline file has it."""
+    return "{" + ", ".join(f"{name}: {identity[name]}" for name in names if name in identity) + "}"
 
 
 def _shown(sources: Any) -> str:

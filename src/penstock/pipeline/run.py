@@ -161,11 +161,11 @@ class PipelineRun:
     def _execute(self, plan: PipelinePlan, origin: TextOrigin | None, settings: RunSettings) -> None:
         begun = time.monotonic()
         spec = plan.spec.located(settings.directory)
-        self.checkpoint.check(spec.name, spec.all_sources)
+        self.checkpoint.check(spec.name, spec.all_sources, spec.declared_sink)
         self.checkpoint.check_layout(has_several_sinks=spec.sinks is not None)
         results = self._results(plan, spec, origin)
         if spec.sinks is not None:
-            self.checkpoint.claim(spec.name, spec.all_sources, streams=[])
+            self.checkpoint.claim(spec.name, spec.all_sources, None, streams=[])
         with contextlib.ExitStack() as resources:
             stop_queries = threading.Event() if spec.sinks is not None else settings.stop
             supervisors = {
@@ -201,7 +201,8 @@ class PipelineRun:
         """Claims the query's checkpoint and prepares its sink."""
         spec = result.spec
         checkpoint = self._checkpoint_of(spec)
-        checkpoint_id = checkpoint.claim(spec.progress_name, spec.all_sources, internals.streams(result.rows))
+        sink = spec.sink if result.writer is None else None  # what a writer of ours writes to is no sink of the author's
+        checkpoint_id = checkpoint.claim(spec.progress_name, spec.all_sources, sink, internals.streams(result.rows))
         own = replace(settings, report=_naming_sink(spec, settings.report), stop=stop)
         with _refusals("sink", spec):
             start = prepared(

@@ -66,6 +66,14 @@ class SinkAdapter(ABC):
     def rows(self, events: list[Any]) -> Rows:
         """What others find; `events` are those of all runs."""
 
+    def elsewhere(self, guarantee: Guarantee) -> list[dict[str, Any]]:
+        """Declarations with which rows would go to another place, or be written there in another way."""
+        return [{"files": "elsewhere"}]
+
+    def respelled(self, guarantee: Guarantee) -> dict[str, Any]:
+        """The declaration with everything changed that may change while the place is the same."""
+        return self.declaration(guarantee)
+
 
 class TopicAdapter(SinkAdapter):
     kind = TopicSink
@@ -78,6 +86,13 @@ class TopicAdapter(SinkAdapter):
 
     def rows(self, events: list[Any]) -> Rows:
         return Counter((value["id"], value["word"]) for value in self.pipelines.values(self.pipelines.name("copy")))
+
+    def elsewhere(self, guarantee: Guarantee) -> list[dict[str, Any]]:
+        return [{"topic": self.pipelines.name("other")}, *super().elsewhere(guarantee)]
+
+    def respelled(self, guarantee: Guarantee) -> dict[str, Any]:
+        servers = self.pipelines.bootstrap_servers.replace("127.0.0.1", "localhost")
+        return {**self.declaration(guarantee), "bootstrap_servers": servers, "options": {"kafka.linger.ms": 1}}
 
 
 class TableAdapter(SinkAdapter):
@@ -99,6 +114,25 @@ class TableAdapter(SinkAdapter):
                 return Counter()
             raise
 
+    def elsewhere(self, guarantee: Guarantee) -> list[dict[str, Any]]:
+        here = self.declaration(guarantee)
+        return [
+            {**here, "table": f"{here['table']}_2"},
+            {**here, "mode": "upsert", "key": ["id"]},
+            {**here, "url": f"{self.url.rpartition('/')[0]}/{_OTHER_DATABASES[self.url.partition(':')[0]]}"},
+            *super().elsewhere(guarantee),
+        ]
+
+    def respelled(self, guarantee: Guarantee) -> dict[str, Any]:
+        parts = self.url.replace("127.0.0.1", "localhost").split("/")
+        if self.url.startswith("sqlite:"):
+            parts[-1:] = ["..", *parts[-2:]]
+        return {**self.declaration(guarantee), "url": "/".join(parts)}
+
+
+# Of each server, one that is there and that no pipeline has written.
+_OTHER_DATABASES: Final = {"sqlite": "other.db", "postgresql": "template1", "mysql": "mysql"}
+
 
 class FilesAdapter(SinkAdapter):
     kind = FileSink
@@ -118,6 +152,13 @@ class FilesAdapter(SinkAdapter):
             return Counter()
         found = self.pipelines.spark.read.schema("id BIGINT, word STRING").json(str(directory))
         return Counter((row["id"], row["word"]) for row in found.collect())
+
+    def elsewhere(self, guarantee: Guarantee) -> list[dict[str, Any]]:
+        here = self.declaration(guarantee)
+        return [{**here, "files": "out2"}, {"topic": self.pipelines.name("other")}]
+
+    def respelled(self, guarantee: Guarantee) -> dict[str, Any]:
+        return {**self.declaration(guarantee), "files": "./out/", "options": {"compression": "gzip"}}
 
 
 class ConsoleAdapter(SinkAdapter):

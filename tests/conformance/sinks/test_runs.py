@@ -78,8 +78,11 @@ class Scenario:
         self.pipelines.send(self.source, [*({"id": number, "word": word} for number, word in rows), f"bad {first}"])
         return Counter(rows)
 
-    def run(self) -> list[Any]:
-        events = self.pipelines.once(self.yaml)
+    def with_sink(self, sink: Any) -> str:
+        return json.dumps({**json.loads(self.yaml), "sink": sink})
+
+    def run(self, yaml: str | None = None) -> list[Any]:
+        events = self.pipelines.once(yaml or self.yaml)
         self.events += events
         return events
 
@@ -118,8 +121,10 @@ def test_a_replayed_batch_does_what_the_guarantee_says(
     shutil.copytree(case.checkpoint, older)
 
     second = case.send()
-    case.run()
-    assert case.rows() == first + second, "a restart continues"
+    require_the_same_sink(case)
+    assert case.rows() == first, "nothing of what was refused has reached the sink"
+    case.run(case.with_sink(case.sink.respelled(guarantee)))
+    assert case.rows() == first + second, "a restart continues, also where the same sink is spelled in another way"
     bad = Counter(["bad 0", f"bad {COUNT}"])
     assert case.bad_rows() == bad
 
@@ -137,6 +142,49 @@ def test_a_replayed_batch_does_what_the_guarantee_says(
         assert refusal.value.exit_code == ExitCode.CHECKPOINT_MISMATCH
         case.run()
         assert case.rows() == first + second + third, "the newest checkpoint continues"
+
+
+@pytest.mark.parametrize(("name", "guarantee"), [case for case in CASES if str(case.values[0]).startswith("table-")])
+def test_a_tombstone_deletes_the_row_of_its_key(name: str, guarantee: Guarantee, new_scenario: NewScenario) -> None:
+    case = new_scenario(name, guarantee)
+    declared = json.loads(case.yaml)
+    declared["source"] |= {"include": ["key"], "tombstones": "keep"}
+    declared["source"]["expect"] = {"a word": "word IS NOT NULL"}
+    declared["transform"] = "SELECT coalesce(id, CAST(_key AS BIGINT)) AS id, word, _tombstone FROM source"
+    declared["sink"] |= {"key": ["id"], "delete_when": "_tombstone"}
+    yaml = json.dumps(declared)
+    rows = [(number, f"{number} {ROOM}") for number in range(COUNT)]
+    case.pipelines.send(case.source, [{"id": number, "word": word} for number, word in rows])
+    case.run(yaml)
+    assert case.rows() == Counter(rows)
+    # Within a partition, the last change of a key wins.
+    for number, change in (
+        (0, None),
+        (1, {"id": 1, "word": "late"}),
+        (1, None),
+        (2, None),
+        (2, {"id": 2, "word": "again"}),
+    ):
+        case.pipelines.send(case.source, [change], key=str(number))
+    case.pipelines.send(case.source, ["bad"])
+    case.run(yaml)
+    expected = Counter(dict.fromkeys(rows[3:], 1) | {(2, "again"): 1})
+    assert case.rows() == expected
+    assert case.bad_rows() == Counter(["bad"])
+    remove_last_commit(case.checkpoint)
+    case.run(yaml)
+    assert case.rows() == expected, "deleting again changes nothing"
+
+
+def require_the_same_sink(case: Scenario) -> None:
+    """A checkpoint knows its sink: rows are never split over two places."""
+    for sink in case.sink.elsewhere(case.guarantee):
+        with pytest.raises(
+            PipelineFailed, match=r"its batches went to .*, and .*; .*another directory with --checkp"
+        ) as no:
+            case.run(case.with_sink(sink))
+        assert no.value.exit_code == ExitCode.CHECKPOINT_MISMATCH
+    assert not (case.pipelines.directory / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(("name", "guarantee"), [case for case in CASES if case.values[1] != "at_least_once"])

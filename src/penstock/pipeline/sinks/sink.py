@@ -59,6 +59,16 @@ class Sink(Settings, ABC):
     def writer(self) -> SinkWriter:
         """The half that runs. Imports Spark."""
 
+    @property
+    @abstractmethod
+    def identity(self) -> Mapping[str, str]:
+        """What it writes to and how, by key, in words that are stored with the checkpoint: progress fits only the same.
+
+        The kind's discriminator is one of the keys. What may change between two starts (credentials, options, the name
+        of a host, the place of a directory) is not part of it: there a sink recognises what it has written by itself,
+        see `Checkpoint.check_place`.
+        """
+
     def verdict(self, guarantee: Guarantee) -> Kept | Refused:
         return self.guarantees[guarantee]
 

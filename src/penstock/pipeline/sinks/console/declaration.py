@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
@@ -31,6 +32,10 @@ class ConsoleSink(Sink):
         from penstock.pipeline.sinks.console.writer import ConsoleSinkWriter
 
         return ConsoleSinkWriter(self)
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return {"console": "true"}
 
     @property
     def replaces_rows(self) -> bool:

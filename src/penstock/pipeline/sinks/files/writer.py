@@ -2,29 +2,27 @@
 
 With exactly_once, Spark's own file sink writes: a file counts when the directory's `_spark_metadata` lists it, and a
 listed batch is not written again. Spark recognises batches by their number alone, and would silently skip batches of a
-new checkpoint in a directory with older ones. So the directory is marked with the checkpoint that it belongs to, and
-any other checkpoint is refused.
+new checkpoint in a directory with older ones. So the directory is marked with the checkpoint that it belongs to
+(`directory.py`), and any other checkpoint is refused.
 
 With the other guarantees, plain files are moved into place at the end of the batch's job.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.checkpoint import Checkpoint
-from penstock.pipeline.failure import PipelineFailed
+from penstock.pipeline.failure import failure_text
+from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 from penstock.pipeline.sinks.batch_sink import BatchFunction, BatchSinkWriter
 from penstock.pipeline.sinks.files.declaration import FileSink
+from penstock.pipeline.sinks.files.directory import OutputDirectory, not_writable
+from penstock.pipeline.sinks.files.shape import FileShape
 from penstock.pipeline.sinks.sink_writer import SinkCheck, SinkStart
-from penstock.pipeline.spark.internals import MANIFEST, file_stream_writer
+from penstock.pipeline.spark.internals import file_stream_writer, is_from_java
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-# Names that begin with an underscore are invisible to Spark's readers.
-_MARKER: Final = "_penstock"
 
 
 class FileSinkWriter(BatchSinkWriter):
@@ -33,30 +31,21 @@ class FileSinkWriter(BatchSinkWriter):
 
     def batch_writer(self, start: SinkStart) -> BatchFunction:
         """Checks that the directory is, or may become, this pipeline's. Raises PipelineFailed if not."""
-        sink, guarantee = self._sink, start.spec.guarantee
+        sink = self._sink
         spark = start.rows.sparkSession
-        directory = Checkpoint(spark, sink.files)
-        has_manifest = directory.exists(MANIFEST)
-        if guarantee != "exactly_once":
-            if has_manifest:
-                raise PipelineFailed(
-                    f"{sink.files} was written with exactly_once, and its list of files ({MANIFEST}) would hide what"
-                    f" is added with {guarantee}; write to another directory",
-                    ExitCode.SINK_REFUSED,
-                )
-            return _plain_writer(sink)
-        marked = directory.read_file(_MARKER)
-        if marked is None and not has_manifest:
-            directory.write_file(_MARKER, {"pipeline": start.spec.name, "checkpoint": start.checkpoint_id})
-        elif marked is None or marked.get("checkpoint") != start.checkpoint_id:
-            owner = f"by the pipeline '{marked.get('pipeline')}' " if marked else ""
-            raise PipelineFailed(
-                f"{sink.files} was written {owner}with another checkpoint, and batches of this one would be taken for"
-                " its batches; write to another directory, or go on with that checkpoint",
-                ExitCode.SINK_REFUSED,
-            )
-        start.checkpoint.require_planned(directory.last_number(MANIFEST), None, f"directory {sink.files}")
-        return file_stream_writer(spark, sink.format, sink.files, sink.partition_by or (), _options(sink))
+        is_listed = start.spec.guarantee == "exactly_once"
+        OutputDirectory(spark, sink.files).claim(
+            start.spec.name,
+            start.checkpoint,
+            start.checkpoint_id,
+            FileShape.of(sink, start.rows.drop(DEAD_LETTER).schema),
+            is_listed=is_listed,
+            adds_columns=sink.schema_evolution == "add_columns",
+        )
+        if not is_listed:
+            return _explaining(_plain_writer(sink), sink.files)
+        partition_by = sink.partition_by or ()
+        return _explaining(file_stream_writer(spark, sink.format, sink.files, partition_by, _options(sink)), sink.files)
 
     def check_result(self, check: SinkCheck, result: DataFrame) -> None:
         check.require_columns(("sink", "partition_by"), result, self._sink.partition_by or ())
@@ -72,6 +61,21 @@ def _plain_writer(sink: FileSink) -> BatchFunction:
         writer.save(sink.files)
 
     return write
+
+
+def _explaining(write: BatchFunction, path: str) -> BatchFunction:
+    """A directory that can no longer be written is said in one line, in place of a fragment of Spark's plan."""
+
+    def explained(rows: DataFrame, batch_id: int) -> None:
+        try:
+            write(rows, batch_id)
+        except Exception as failure:
+            error = not_writable(path, failure_text(failure)) if is_from_java(failure) else None
+            if error is None:
+                raise
+            raise error from None
+
+    return explained
 
 
 def _options(sink: FileSink) -> dict[str, str]:

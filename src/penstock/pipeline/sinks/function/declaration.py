@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
@@ -47,6 +48,11 @@ class FunctionSink(Sink):
         from penstock.pipeline.sinks.function.writer import FunctionSinkWriter
 
         return FunctionSinkWriter(self)
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """The name of a function does not say where it writes: another one is the author's decision."""
+        return {"python": "a function"}
 
     def verdict(self, guarantee: Guarantee) -> Kept | Refused:
         if guarantee == "exactly_once" and not self.idempotent:

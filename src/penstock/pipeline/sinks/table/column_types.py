@@ -1,12 +1,12 @@
 """Spark's column types and the Arrow types that rows arrive in.
 
-Owns which types a table can have at all. What a database makes of them is in its `types.py`.
+Owns which types a table can have at all, and which become JSON. What a database makes of them is in its `types.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,11 @@ from penstock.pipeline.sinks.table.errors import TableRefused
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
+DELETED: Final = "__deleted"
+"""A column beside those of the table: whether a row deletes the one with its key."""
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_ARRAY: Final = re.compile(r"array<(.*)>")
+_NESTED: Final = ("array<", "map<", "struct<")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +58,33 @@ _TYPES: Final[dict[str, ColumnType]] = {
 }
 
 
+JSON: Final = ColumnType("json", pa.string())
+"""A struct, map or array that Spark has written as JSON text."""
+
+
 def plain_type(spark: str) -> ColumnType:
     """By its name in Spark's SQL; a decimal is not plain."""
     return _TYPES[spark]
 
 
-def columns_of(schema: StructType) -> list[Column]:
+def is_nested(kind: DataType) -> bool:
+    """Whether its values have parts: they are arrays of the database, or JSON."""
+    written = kind.simpleString()
+    return written.startswith(_NESTED) or written == "variant"
+
+
+def array_element(spark: str) -> str | None:
+    """The plain type of an array's elements; None for every other type."""
+    match = _ARRAY.fullmatch(spark)
+    return match[1] if match and (match[1] in _TYPES or _DECIMAL.fullmatch(match[1])) else None
+
+
+def columns_of(schema: StructType, json_columns: Collection[str] = ()) -> list[Column]:
     """The columns that go into the table. Raises TableRefused for one that no table can hold, with the remedy."""
     columns = [
-        Column(field.name, _type_of(field.name, field.dataType)) for field in schema if field.name != DEAD_LETTER
+        Column(field.name, JSON if field.name in json_columns else _type_of(field.name, field.dataType))
+        for field in schema
+        if field.name not in (DEAD_LETTER, DELETED)
     ]
     if not columns:
         raise TableRefused("there is no column to write; SELECT at least one")
@@ -82,16 +104,23 @@ def arrow_schema(columns: Sequence[Column]) -> Any:
     return pa.schema([pa.field(column.name, column.type.arrow) for column in columns])
 
 
+def _plain(written: str) -> ColumnType:
+    if match := _DECIMAL.fullmatch(written):
+        return ColumnType(written, pa.decimal128(int(match[1]), int(match[2])))
+    return _TYPES[written]
+
+
 def _type_of(name: str, kind: DataType) -> ColumnType:
     written = kind.simpleString()
-    if match := _DECIMAL.fullmatch(written):
-        precision, scale = int(match[1]), int(match[2])
-        return ColumnType(written, pa.decimal128(precision, scale))
+    if _DECIMAL.fullmatch(written):
+        return _plain(written)
     if written.startswith(("char(", "varchar(", "string")):
         return _TYPES["string"]
     if written in _TYPES:
         return _TYPES[written]
-    if written.startswith(("array<", "map<", "struct<")) or written == "variant":
+    if (element := array_element(written)) is not None:
+        return ColumnType(written, pa.list_(_plain(element).arrow))
+    if is_nested(kind):
         raise TableRefused(
             f"column '{name}' is {_shortened(written)}, and a table holds plain values; write"
             f" to_json({name}) AS {name}, or SELECT its parts"

@@ -60,7 +60,7 @@ class TableWriter(DataSourceStreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         """Spark is about to run the tasks. It pickles the writer twice, both times for one attempt of the batch."""
         if self._begun is None:
-            store = table_store(self._target, columns_of(self._schema))
+            store = table_store(self._target, columns_of(self._schema, self._target.json_columns))
             self._begun = trying_again(self._target, store.ledger.read)
             self._attempt = uuid4().hex[:12]
         return self.__dict__
@@ -75,7 +75,7 @@ class TableWriter(DataSourceStreamArrowWriter):
         assert batch is not None
         query_id, batch_id = batch
         output = TaskOutput(self._attempt, query_id, context.taskAttemptId())
-        store = table_store(self._target, columns_of(self._schema))
+        store = table_store(self._target, columns_of(self._schema, self._target.json_columns))
         try:
             if self._target.guarantee != "at_least_once" and self._begun.holds(query_id, batch_id):
                 for _ in iterator:  # Spark waits until all rows are consumed
@@ -98,7 +98,7 @@ class TableWriter(DataSourceStreamArrowWriter):
         outputs = [message for message in messages if isinstance(message, TaskOutput)]
         if not outputs:
             return  # without tasks there are no rows, and nothing to repeat
-        store = table_store(self._target, columns_of(self._schema))
+        store = table_store(self._target, columns_of(self._schema, self._target.json_columns))
         crash_points.reached("table.before_commit")
         if self._target.guarantee == "exactly_once":
             store.commit_once(outputs, batchId)
@@ -113,4 +113,4 @@ class TableWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         outputs = [message for message in messages if isinstance(message, TaskOutput)]
-        table_store(self._target, columns_of(self._schema)).abandon(outputs)
+        table_store(self._target, columns_of(self._schema, self._target.json_columns)).abandon(outputs)

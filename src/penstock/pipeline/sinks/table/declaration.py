@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from penstock.pipeline.declaration.redaction import secrets_in_url
-from penstock.pipeline.declaration.spec_values import Columns, Text, refused
+from penstock.pipeline.declaration.spec_values import Columns, Expression, Text, refused
 from penstock.pipeline.declaration.verdicts import BATCH_ID_FIRST, Kept
 from penstock.pipeline.sinks.sink import OutputMode, Sink
 from penstock.pipeline.sinks.table.database_url import DESCRIPTION, DatabaseUrl
@@ -49,8 +49,22 @@ class TableSink(Sink):
         " key, else append.",
     )
 
+    delete_when: Expression | None = Field(
+        default=None,
+        description="For upsert, a SQL condition: a row that meets it deletes the row with its key, in the same commit."
+        " The name of a boolean column is enough; such a column is not written to the table.",
+        examples=["_tombstone", "op = 'd'"],
+    )
+    schema_evolution: Literal["none", "add_columns"] = Field(
+        default="none",
+        description="What happens when the result has columns that the table does not have: the pipeline is refused"
+        " (none), or adds them to the table (add_columns). Every other difference is refused.",
+    )
+
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.mode == "append" and self.delete_when is not None:
+            raise refused("delete_when", "deletes rows by key: name the key's columns, as in key: [id]")
         if self.mode == "upsert" and self.key is None:
             raise refused("key", "mode upsert replaces rows by key: name the columns, as in key: [id]")
         if self.mode == "append" and self.key is not None:
@@ -61,6 +75,10 @@ class TableSink(Sink):
         from penstock.pipeline.sinks.table.writer import TableSinkWriter
 
         return TableSinkWriter(self)
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return {"table": self.table, "mode": self.mode, "key": f"[{', '.join(self.key or ())}]"}
 
     def refused_output_mode(self, mode: OutputMode) -> str | None:
         if mode == "complete" and self.mode == "append":

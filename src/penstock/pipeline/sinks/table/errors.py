@@ -38,6 +38,12 @@ class DatabaseAccessDenied(TableSinkError):
     condition = "PENSTOCK_ACCESS_DENIED"
 
 
+class DatabaseNotWritable(TableSinkError):
+    """The database is a file that cannot be created or written: its directory does not exist, or it is read-only."""
+
+    condition = "PENSTOCK_NOT_WRITABLE"
+
+
 class DatabaseFull(TableSinkError):
     """No space is left where the database writes."""
 

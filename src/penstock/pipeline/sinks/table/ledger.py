@@ -82,6 +82,11 @@ class Ledger:
         rows = database.query(_READ.format(ledger=self._name), (self._pipeline,))
         return bool(rows) and rows[0][0] == self._run
 
+    def outbox_id(self, database: Database) -> str | None:
+        """An id that the pipeline's row got when it was made; None if there is no row. It tells databases apart."""
+        rows = database.query(_READ.format(ledger=self._name), (self._pipeline,))
+        return LedgerRow(*rows[0]).outbox if rows else None
+
     def last_batch(self, database: Database) -> BatchPlace | None:
         rows = database.query(_READ.format(ledger=self._name), (self._pipeline,))
         row = LedgerRow(*rows[0]) if rows else None

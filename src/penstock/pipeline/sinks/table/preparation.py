@@ -14,6 +14,7 @@ from penstock.pipeline.sinks.table.column_types import Column, columns_of, has_d
 from penstock.pipeline.sinks.table.connections import in_driver
 from penstock.pipeline.sinks.table.errors import TableRefused
 from penstock.pipeline.sinks.table.ledger import BatchPlace, Ledger
+from penstock.pipeline.sinks.table.names import LEDGER
 from penstock.pipeline.sinks.table.store import TableStore
 from penstock.pipeline.sinks.table.target import TableTarget
 
@@ -30,8 +31,8 @@ def prepare(target: TableTarget, schema: StructType) -> None:
     store = _store(target, schema)
     with in_driver(target) as database:
         with database.creating():
-            if store.table_exists(database):
-                store.check_table(database)
+            if store.exists(database, store.names.table):
+                store.require_fitting_table(database)
             else:
                 store.create_table(database)
             store.ledger.create(database)
@@ -51,6 +52,31 @@ def claim(target: TableTarget, schema: StructType) -> None:
         store.discard_staging(database, None)
 
 
+def recorded_place(target: TableTarget, schema: StructType) -> str | None:
+    """The id by which the database knows the pipeline; None if it has not the pipeline's table or has never seen it.
+
+    It moves with the database: to another host, file or user.
+    """
+    store = _store(target, schema)
+    if not target.dialect.is_there(target.url):
+        return None
+    with in_driver(target) as database:
+        if not all(store.exists(database, name) for name in (store.names.table, LEDGER)):
+            return None
+        return store.ledger.outbox_id(database)
+
+
+def existing_types(target: TableTarget) -> dict[str, str]:
+    """The types of the table's columns as the database writes them; none if there is no such table."""
+    store = table_store(target, ())
+    if not target.dialect.is_there(target.url):
+        return {}
+    with in_driver(target) as database:
+        if not store.exists(database, store.names.table):
+            return {}
+        return {column.name: column.declared for column in store.existing_columns(database)}
+
+
 def last_batch(target: TableTarget) -> BatchPlace | None:
     """The last batch of the pipeline that the table holds, of any run. After `prepare`."""
     with in_driver(target) as database:
@@ -58,11 +84,13 @@ def last_batch(target: TableTarget) -> BatchPlace | None:
 
 
 def _store(target: TableTarget, schema: StructType) -> TableStore:
-    columns = columns_of(schema)
+    columns = columns_of(schema, target.json_columns)
     names = [column.name for column in columns]
     for name in target.key:
         if name not in names:
             raise TableRefused(f"the key's column '{name}' is not among the pipeline's: {', '.join(names)}")
+        if (kind := columns[names.index(name)].type.spark).startswith(("json", "array<")):
+            raise TableRefused(f"the key's column '{name}' is {kind}; a key is made of plain values")
     if target.mode == "upsert" and not target.key:
         raise TableRefused("mode upsert replaces rows by key: name the columns, as in key: [id]")
     return table_store(target, columns)

@@ -46,7 +46,7 @@ _END_S_MAX: Final = 10.0
 
 def with_row_receiver(target: TableTarget, rows: DataFrame, resources: ExitStack) -> TableTarget:
     """The target with the address of a row receiver, which the resources close, if rows can take that way to it."""
-    store = target.dialect.store(target, columns_of(rows.schema))
+    store = target.dialect.store(target, columns_of(rows.schema, target.json_columns))
     if (
         not isinstance(store, LandingStore)
         or target.guarantee != "exactly_once"

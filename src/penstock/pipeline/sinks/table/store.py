@@ -20,10 +20,11 @@ from typing import Any
 
 from penstock.pipeline import crash_points
 from penstock.pipeline.sinks.table import outbox
-from penstock.pipeline.sinks.table.column_types import Column
+from penstock.pipeline.sinks.table.column_types import DELETED, Column, plain_type
 from penstock.pipeline.sinks.table.connections import in_worker, trying_again
 from penstock.pipeline.sinks.table.database import Database
 from penstock.pipeline.sinks.table.errors import StagingLost, TableSinkError
+from penstock.pipeline.sinks.table.existing_columns import ColumnCheck
 from penstock.pipeline.sinks.table.ledger import BatchPlace, Ledger
 from penstock.pipeline.sinks.table.names import TableNames
 from penstock.pipeline.sinks.table.receiver_messages import AbortBatch, BeginRows, CommitBatch, ask, stream_rows
@@ -45,7 +46,9 @@ class TableStore(ABC):
         self.dialect = target.dialect
         self.names = TableNames(target)
         self.ledger = Ledger(target)
-        self.rows = Relation("rows", tuple(columns))
+        self.columns = tuple(columns)
+        flag = (Column(DELETED, plain_type("boolean")),) if target.deletes else ()
+        self.rows = Relation("rows", (*self.columns, *flag))  # as tasks send them
 
     # In a task
 
@@ -152,7 +155,8 @@ class TableStore(ABC):
 
     @abstractmethod
     def move_rows(self, database: Database, outputs: Sequence[TaskOutput]) -> None:
-        """Inside a transaction: the good rows into the target; of several with one key the last one stays."""
+        """Inside a transaction: the good rows into the target; of several with one key the last one stays, or deletes
+        the row with that key."""
 
     @abstractmethod
     def terminate_previous_runs(self, database: Database) -> None:
@@ -164,12 +168,31 @@ class TableStore(ABC):
 
     # At the start, in the driver
 
+    def require_fitting_table(self, database: Database) -> None:
+        """Inside `Database.creating`: rows can go into the existing table, to which columns are added on request.
+
+        Raises TableRefused, or DatabaseAccessDenied, before it changes anything.
+        """
+        self.check_kind(database)
+        existing = self.existing_columns(database)
+        check = ColumnCheck(self.target.table, self.names.target, self.dialect.folds_case, self.declared)
+        missing = check.missing(self.columns, existing, self.fits)
+        for column in missing:
+            if not self.target.adds_columns or column.name in self.target.key:
+                raise check.refuse(column, self.dialect.quoted(column.name))
+        if self.target.mode == "upsert":
+            self.check_key(database, existing)
+        for column in missing:
+            added = f"{self.dialect.quoted(column.name)} {self.declared(column)}"
+            database.execute(f"ALTER TABLE {self.names.target} ADD COLUMN {added}")
+        self.check_privileges(database)
+
     def create_table(self, database: Database) -> None:
         """Inside `Database.creating`."""
         declared = [
             f"{self.dialect.quoted(column.name)} {self.declared(column)}"
             f"{' NOT NULL' if column.name in self.target.key else ''}"
-            for column in self.rows.columns
+            for column in self.columns
         ]
         if self.target.key:
             declared.append(f"PRIMARY KEY ({', '.join(map(self.dialect.quoted, self.target.key))})")
@@ -183,21 +206,51 @@ class TableStore(ABC):
         return self.dialect.declared(column.type.spark)
 
     @abstractmethod
-    def table_exists(self, database: Database) -> bool: ...
+    def exists(self, database: Database, name: str) -> bool:
+        """Whether there is a table or view of that name in the target's schema."""
 
     @abstractmethod
-    def check_table(self, database: Database) -> None:
-        """Raises TableRefused, or DatabaseAccessDenied, if rows of these columns cannot go into the table."""
+    def check_kind(self, database: Database) -> None:
+        """Raises TableRefused if it is no table, or one without transactions."""
+
+    @abstractmethod
+    def existing_columns(self, database: Database) -> Sequence[Any]:
+        """Of the target: ExistingColumns."""
+
+    @abstractmethod
+    def fits(self, column: Column, existing: Any) -> bool:
+        """Whether the existing column loses nothing of the pipeline's."""
+
+    @abstractmethod
+    def check_key(self, database: Database, existing: Sequence[Any]) -> None:
+        """For an upsert. Raises TableRefused unless exactly the key tells rows apart."""
+
+    def check_privileges(self, database: Database) -> None:
+        """Raises DatabaseAccessDenied if the user may not write the table."""
+        return
 
     # SQL that databases have in common
 
     def insertion(self) -> str:
-        columns = ", ".join(self.dialect.quoted(column.name) for column in self.rows.columns)
+        columns = ", ".join(self.dialect.quoted(column.name) for column in self.columns)
         return f"INSERT INTO {self.names.target} ({columns})"
 
     def conflict_clause(self) -> str:
-        changed = [column.name for column in self.rows.columns if column.name not in self.target.key]
+        changed = [column.name for column in self.columns if column.name not in self.target.key]
         return self.dialect.on_conflict(self.target.key, changed)
+
+    def staged(self, name: str) -> str:
+        """The staged column of one of the target's columns."""
+        return f"c{[column.name for column in self.columns].index(name)}"
+
+    @property
+    def staged_key(self) -> list[str]:
+        return [self.staged(name) for name in self.target.key]
+
+    @property
+    def staged_flag(self) -> str:
+        """The staged column DELETED."""
+        return f"c{len(self.columns)}"
 
 
 def expected_rows(relation: Relation, outputs: Sequence[TaskOutput]) -> int:

@@ -6,7 +6,7 @@ Owns the options of the data source that carry it. It must never know a connecti
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
@@ -34,6 +34,9 @@ class TableTarget:
     receiver: str | None = None  # the driver's socket for rows, where tasks can reach it
     dead_letters: str | None = None  # the topic that rows of the outbox are published to
     kafka: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # the wire client's settings for that
+    deletes: bool = False  # rows have the column DELETED
+    json_columns: tuple[str, ...] = ()  # columns whose text is JSON
+    adds_columns: bool = False  # columns that an existing table does not have are added to it
 
     @property
     def dialect(self) -> Dialect:
@@ -50,7 +53,10 @@ class TableTarget:
             "url": self.url,
             "table": self.table,
             "mode": self.mode,
-            "key": ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in self.key),
+            "key": _joined(self.key),
+            "json_columns": _joined(self.json_columns),
+            "deletes": str(self.deletes).lower(),
+            "adds_columns": str(self.adds_columns).lower(),
             "pipeline": self.pipeline,
             "run": self.run,
             "guarantee": self.guarantee,
@@ -80,6 +86,9 @@ class TableTarget:
             table=options["table"],
             mode=cast(Mode, mode),
             key=tuple(_split(options.get("key", ""))),
+            json_columns=tuple(_split(options.get("json_columns", ""))),
+            deletes=options.get("deletes") == "true",
+            adds_columns=options.get("adds_columns") == "true",
             pipeline=options["pipeline"],
             run=options["run"],
             guarantee=cast(Guarantee, guarantee),
@@ -100,6 +109,10 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise TableRefused(f"option {name}={value}: expected {', '.join(known)}")
     return value
+
+
+def _joined(names: Iterable[str]) -> str:
+    return ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in names)
 
 
 def _split(text: str) -> list[str]:

@@ -60,6 +60,12 @@ class TopicSink(Sink):
         description="A SQL expression for the partition's number. Without it: by the key, as Java's producer does.",
         examples=["customer_id % 8"],
     )
+    delete_when: Expression | None = Field(
+        default=None,
+        description="A SQL condition: a row that meets it becomes a tombstone, a record with the key and no value. The"
+        " name of a boolean column is enough; such a column is not part of the value.",
+        examples=["_tombstone", "op = 'd'"],
+    )
     bootstrap_servers: Text | None = Field(
         default=None, description="The brokers of this sink, if they are not the pipeline's."
     )
@@ -75,6 +81,8 @@ class TopicSink(Sink):
             raise refused(
                 "value", f"format {self.format} writes all columns; SELECT those that you want, and remove it"
             )
+        if self.delete_when is not None and self.key is None:
+            raise refused("delete_when", "a tombstone deletes by key: name the record's key, as in key: id")
         for name in self.options:
             if name.lower() == "kafka.bootstrap.servers":
                 raise refused(f"options.{name}", "has a key of its own: bootstrap_servers")
@@ -86,6 +94,10 @@ class TopicSink(Sink):
         from penstock.pipeline.sinks.topic.writer import TopicSinkWriter
 
         return TopicSinkWriter(self)
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return {"topic": self.topic}
 
     def refusals(self, guarantee: Guarantee) -> Iterator[Refusal]:
         if guarantee == "at_most_once":

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER, record_columns
+from penstock.pipeline.sinks.deletions import column_named
 from penstock.pipeline.sinks.topic.declaration import TopicSink
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def topic_records(rows: DataFrame, sink: TopicSink, pipeline: str, dead_letter_t
 def _record_fields(rows: DataFrame, sink: TopicSink) -> dict[str, Column]:
     from pyspark.sql import functions as f
 
-    columns = [f.col("`" + name.replace("`", "``") + "`") for name in rows.columns if name != DEAD_LETTER]
+    flag = None if sink.delete_when is None else column_named(sink.delete_when, rows.columns)
+    columns = [f.col("`" + name.replace("`", "``") + "`") for name in rows.columns if name not in (DEAD_LETTER, flag)]
     fields: dict[str, Column] = {}
     if sink.key is not None:
         keys = [f.expr(key) for key in sink.key]
@@ -48,6 +50,9 @@ def _record_fields(rows: DataFrame, sink: TopicSink) -> dict[str, Column]:
     else:
         value = f.expr(sink.value or "value")
         fields["value"] = value.cast("string") if sink.format == "text" else value.cast("binary")
+    if sink.delete_when is not None:
+        is_deleted = f.coalesce(f.expr(sink.delete_when).cast("boolean"), f.lit(False))
+        fields["value"] = f.when(~is_deleted, fields["value"])
     if sink.headers:
         fields["headers"] = f.array(
             *(

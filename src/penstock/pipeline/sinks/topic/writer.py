@@ -27,15 +27,35 @@ class TopicSinkWriter(SinkWriter):
 
     def prepare(self, start: SinkStart) -> WriterFactory:
         sink = self._sink
+        self._require_same_topic(start)
         options = {name: str(value) for name, value in sink.options.items() if not name.lower().startswith("kafka.")}
         options["batchesTopic" if DEAD_LETTER in start.rows.columns else "topic"] = sink.topic
         records = topic_records(start.rows, sink, start.spec.name, start.spec.dead_letter_topic)
         return write_records(start, records, sink.topic, start.brokers.of(sink.kafka), options)
 
+    def _require_same_topic(self, start: SinkStart) -> None:
+        """Creates the topic, unless batches of the checkpoint went to one that is gone."""
+        topic, kafka = self._sink.topic, start.brokers.of(self._sink.kafka)
+        shown = f"topic '{topic}' of {kafka['bootstrap.servers']}"
+        # No two topics of any clusters have the same id, so it tells both apart. Old brokers give none.
+        topic_id = start.brokers.topic_id("sink.topic", topic, kafka)
+        if topic_id is not None or topic not in start.brokers.topics("sink.topic", kafka):
+            start.checkpoint.check_place(topic_id, shown)
+        start.brokers.ensure_topic("sink.topic", topic, kafka)
+        topic_id = start.brokers.topic_id("sink.topic", topic, kafka)
+        if topic_id is not None:
+            start.checkpoint.keep_place(topic_id, shown)
+
     def check_result(self, check: SinkCheck, result: DataFrame) -> None:
         sink = self._sink
         for key in sink.key or ():
             check.expression_type(("sink", "key"), result, key)
+        if sink.delete_when is not None:
+            found = check.expression_type(("sink", "delete_when"), result, sink.delete_when)
+            if found not in (None, "boolean"):
+                check.problem(
+                    ("sink", "delete_when"), f"expected a condition that is true or false, got {str(found).upper()}"
+                )
         for name, expression in sink.headers.items():
             check.expression_type(("sink", "headers", name), result, expression)
         if sink.partition is not None:

@@ -14,7 +14,7 @@ import psycopg
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from penstock.pipeline.sinks.table.column_types import arrow_schema, columns_of
+from penstock.pipeline.sinks.table.column_types import columns_of
 from penstock.pipeline.sinks.table.connections import forget, in_driver
 from penstock.pipeline.sinks.table.dialects.postgres.table import PostgresTable
 from penstock.pipeline.sinks.table.preparation import claim, prepare
@@ -82,6 +82,7 @@ class LandingTable:
     table: str = field(default_factory=lambda: f"t{uuid4().hex[:10]}")
     mode: str = "append"
     schema: StructType = field(default_factory=lambda: SCHEMA)
+    deletes: bool = False  # rows end with whether they delete
     create: str = ""  # columns of a table that is there before the pipeline; {table} is its name
 
     def __post_init__(self) -> None:
@@ -94,6 +95,7 @@ class LandingTable:
             key=("id",) if self.mode == "upsert" else (),
             pipeline=self.table,
             run=uuid4().hex,
+            deletes=self.deletes,
         )
         prepare(self.target, self.schema)
         claim(self.target, self.schema)
@@ -117,7 +119,7 @@ class LandingTable:
         return next(self._tasks)
 
     def batch(self, rows: Sequence[Row]) -> Any:
-        arrow = arrow_schema(self.columns)
+        arrow = self.store.rows.schema
         columns = [pa.array(values, each.type) for values, each in zip(zip(*rows, strict=True), arrow, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=arrow)
 

@@ -44,7 +44,10 @@ def test_dead_letters_are_no_column_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (ArrayType(LongType()), r"column 'a' is array<bigint>, .*; write to_json\(a\) AS a, or SELECT its parts"),
+        (
+            ArrayType(schema(b=LongType())),
+            r"column 'a' is array<struct<b:bigint>>, .*; write to_json\(a\) AS a, or SELECT its parts",
+        ),
         (schema(b=LongType()), r"column 'a' is struct<b:bigint>.*to_json\(a\) AS a"),
         (NullType(), r"column 'a' is always null.*CAST\(NULL AS STRING\) AS a"),
     ],

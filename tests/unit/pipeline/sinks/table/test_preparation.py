@@ -13,7 +13,13 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 
 from penstock.pipeline.sinks.table.connections import forget, in_driver, in_worker
 from penstock.pipeline.sinks.table.databases import dialect_of
-from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied, DatabaseUnavailable, Fenced, TableRefused
+from penstock.pipeline.sinks.table.errors import (
+    DatabaseAccessDenied,
+    DatabaseNotWritable,
+    DatabaseUnavailable,
+    Fenced,
+    TableRefused,
+)
 from penstock.pipeline.sinks.table.ledger import Ledger
 from penstock.pipeline.sinks.table.preparation import claim, prepare
 from penstock.pipeline.sinks.table.target import TableTarget
@@ -200,7 +206,9 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseAccessDenied, match="unable to open database file; the directory must be there"):
+    with pytest.raises(
+        DatabaseNotWritable, match="unable to open database file; the file and its directory must exist"
+    ):
         prepare(Place(f"sqlite:///{tmp_path}/none/shop.db").target(), SCHEMA)
 
 

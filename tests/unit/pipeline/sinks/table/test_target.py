@@ -17,6 +17,9 @@ TARGET = TableTarget(
     guarantee="at_least_once",
     checkpoint="/c",
     dead_letters="dlq",
+    deletes=True,
+    json_columns=("document", "x,y"),
+    adds_columns=True,
     kafka=(("bootstrap.servers", "b:9092"), ("sasl.password", "hunter3")),
 )
 

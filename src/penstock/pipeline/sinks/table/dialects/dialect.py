@@ -35,6 +35,12 @@ class Dialect(ABC):
     has_schemas: ClassVar[bool] = True
     """Whether `a.b` is the table b of the schema a."""
 
+    keeps_arrays: ClassVar[bool] = False
+    """Whether a column can be an array of plain values; otherwise an array becomes JSON."""
+
+    folds_case: ClassVar[bool] = True
+    """Whether columns whose names differ only in case are the same."""
+
     row_lock: ClassVar[str] = " FOR UPDATE"
     """Behind a SELECT inside a transaction: no other transaction changes these rows before the end of this one."""
 
@@ -60,6 +66,10 @@ class Dialect(ABC):
         """The URL with a relative path in it made absolute."""
         return url
 
+    def is_there(self, url: str) -> bool:
+        """Whether there may be a database at all: False for one that is a file and does not exist."""
+        return True
+
     # SQL
 
     def quoted(self, name: str) -> str:
@@ -70,7 +80,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def declared(self, spark_type: str) -> str:
-        """The type of a new table's column for one of Spark's types, as Spark's SQL writes it."""
+        """The type of a new table's column for one of Spark's types, as Spark's SQL writes it, or for json."""
 
     def on_conflict(self, key: Sequence[str], changed: Sequence[str]) -> str:
         """Behind an INSERT: a row with the key of an existing one changes these columns of it."""

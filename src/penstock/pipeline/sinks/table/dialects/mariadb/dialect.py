@@ -29,6 +29,7 @@ _TYPES: Final = {
     # TIMESTAMP ends in 2038. An instant is stored as its time in UTC.
     "timestamp": "datetime(6)",
     "timestamp_ntz": "datetime(6)",
+    "json": "json",
 }
 
 

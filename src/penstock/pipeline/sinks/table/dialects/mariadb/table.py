@@ -1,26 +1,23 @@
-"""A table of MariaDB or MySQL. On a cluster tasks load a staging table side by side; one INSERT .. SELECT moves it.
-
-Where one session has all rows of a batch, they land without it: in the table itself, or for an upsert in a temporary
-table of the session, from where INSERT .. SELECT moves them.
+"""A table of MariaDB or MySQL. Rows arrive by multi-row INSERTs: in the table itself, or for an upsert in another one,
+from where INSERT .. SELECT moves them.
 
 Invariant: rows reach the target only inside the transaction that also changes the ledger, so the target is InnoDB's.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 from penstock.pipeline.sinks.table.column_types import Column
 from penstock.pipeline.sinks.table.database import Database
 from penstock.pipeline.sinks.table.dialects.mariadb.database import MariaDbDatabase
-from penstock.pipeline.sinks.table.dialects.mariadb.types import ExistingColumn, fits
+from penstock.pipeline.sinks.table.dialects.mariadb.types import MariaDbColumn, fits
 from penstock.pipeline.sinks.table.errors import TableRefused
-from penstock.pipeline.sinks.table.landing import Landing, LandingStore
-from penstock.pipeline.sinks.table.numbered_rows import numbered, of_tasks, staging_schema
-from penstock.pipeline.sinks.table.store import require_all
-from penstock.pipeline.sinks.table.task_output import Portion, Relation, TaskOutput, inline_batches
+from penstock.pipeline.sinks.table.landing import LandingStore
+from penstock.pipeline.sinks.table.target import TableTarget
+from penstock.pipeline.sinks.table.task_output import Relation, TaskOutput
 
 _KEY_TYPES: Final = {"string": "varchar(255)", "binary": "varbinary(255)"}  # an index takes no longer ones
 _SESSION_NAME_S: Final = 10
@@ -38,74 +35,67 @@ FROM information_schema.statistics WHERE {where} AND non_unique = 0 GROUP BY ind
 
 
 class MariaDbTable(LandingStore):
+    def __init__(self, target: TableTarget, columns: Sequence[Column]) -> None:
+        super().__init__(target, columns)
+        self._collations: WeakKeyDictionary[Database, dict[str, str | None]] = WeakKeyDictionary()
+
     # In a task
 
     def create_staging(self, database: Database, relation: Relation, output: TaskOutput) -> None:
         name = self.names.qualified(self.names.staging(output.attempt, relation.name))
-        columns = self._staging_columns(relation)
+        columns = self.staging_columns(relation)
         database.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns}){self.dialect.table_options}")
-
-    def stage_portion(
-        self, database: Database, relation: Relation, output: TaskOutput, batches: Iterator[Any]
-    ) -> Portion:
-        name = self.names.staging(output.attempt, relation.name)
-        with database.transaction():
-            rows = database.ingest(
-                name, (staging_schema(relation), numbered(batches, output.task)), schema=self.names.schema
-            )
-        return Portion(rows)
 
     # In a transaction
 
-    def load(self, database: Database, relation: Relation, outputs: Sequence[TaskOutput]) -> str:
-        return f"({self._loaded(database, relation, outputs)}) staged ORDER BY o"
-
-    def _loaded(self, database: Database, relation: Relation, outputs: Sequence[TaskOutput]) -> str:
-        """A query for all rows of these outputs."""
-        inline = [output for output in outputs if output.portion(relation).inline]
-        batches = (
-            batch for output in inline for batch in numbered(inline_batches(output.portion(relation)), output.task)
-        )
-        if not any(output.portion(relation).is_staged for output in outputs):
-            name = self._session_table(database, relation)
-            database.ingest(name, (staging_schema(relation), batches))
-            return f"SELECT * FROM {self.dialect.quoted(name)}"  # noqa: S608 (names are quoted)
-        name = self.names.staging(outputs[0].attempt, relation.name)
-        if inline:
-            database.ingest(name, (staging_schema(relation), batches), schema=self.names.schema)
-        query = f"SELECT * FROM {self.names.qualified(name)} WHERE {of_tasks(outputs)}"  # noqa: S608
-        ((found,),) = database.query(f"SELECT count(*) FROM ({query}) counted")  # noqa: S608
-        require_all(found, relation, outputs)
-        return query
-
-    def _session_table(self, database: Database, relation: Relation) -> str:
-        """Empty. A temporary table is made and emptied without a commit."""
-        columns = self._staging_columns(relation)
-        name = f"penstock_{relation.name}_{zlib.crc32(columns.encode()):08x}"
+    def create_session_table(self, database: Database, name: str, columns: str) -> None:
+        """A temporary table is made and emptied without a commit."""
         quoted = self.dialect.quoted(name)
         database.execute(f"CREATE TEMPORARY TABLE IF NOT EXISTS {quoted} ({columns}){self.dialect.table_options}")
         database.execute(f"DELETE FROM {quoted}")  # noqa: S608 (names are quoted)
-        return name
 
-    def _staging_columns(self, relation: Relation) -> str:
-        columns = [
-            f"c{number} {self.dialect.declared(each.type.spark)}" for number, each in enumerate(relation.columns)
-        ]
-        return ", ".join([*columns, "o bigint"])
+    def session_rows(self, name: str) -> str:
+        return f"SELECT * FROM {self.dialect.quoted(name)}"  # noqa: S608 (names are quoted)
 
-    def move_rows(self, database: Database, outputs: Sequence[TaskOutput]) -> None:
-        if any(output.rows.is_staged for output in outputs):
-            self._insert(database, self._loaded(database, self.rows, outputs))
-            return
-        landing = self.landing(database)
-        batches = (batch for output in outputs for batch in landing.arranged(inline_batches(output.rows), output.task))
-        self.settle(database, landing, self.land(database, landing, batches), outputs)
+    def takes_rows_as_they_are(self, database: Database) -> bool:
+        return True  # INSERT converts
 
-    def _insert(self, database: Database, loaded: str) -> None:
-        columns = ", ".join(f"c{number}" for number in range(len(self.rows.columns)))
-        # Row after row: one with the key of an earlier one replaces it.
+    def insert(self, database: Database, loaded: str) -> None:
+        columns = ", ".join(f"c{number}" for number in range(len(self.columns)))
         conflict = self.conflict_clause() if self.target.mode == "upsert" else ""
-        database.execute(f"{self.insertion()} SELECT {columns} FROM ({loaded}) staged ORDER BY o {conflict}")  # noqa: S608
+        if not self.target.deletes:
+            # Row after row: one with the key of an earlier one replaces it.
+            database.execute(f"{self.insertion()} SELECT {columns} FROM ({loaded}) staged ORDER BY o {conflict}")  # noqa: S608
+            return
+        key = self._key_values(database)
+        # A temporary table can be read once in a statement, which a window function is content with.
+        age = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(key)} ORDER BY o DESC) AS r"
+        ranked = f"SELECT staged.*, {age} FROM ({loaded}) staged"  # noqa: S608
+        latest = f"SELECT * FROM ({ranked}) ranked WHERE r = 1"  # noqa: S608
+        is_same = " AND ".join(
+            f"target.{self.dialect.quoted(name)} = {value}" for name, value in zip(self.target.key, key, strict=True)
+        )
+        database.execute(
+            f"DELETE target FROM {self.names.target} target JOIN ({latest} AND {self.staged_flag}) latest ON {is_same}"
+        )
+        database.execute(
+            f"{self.insertion()} SELECT {columns} FROM ({latest} AND NOT {self.staged_flag}) latest"  # noqa: S608
+            f" ORDER BY o {conflict}"
+        )
+
+    def _key_values(self, database: Database) -> list[str]:
+        """The staged columns of the key, compared as the target compares them."""
+        if database not in self._collations:
+            self._collations[database] = {
+                column.name.lower(): column.collation for column in self.existing_columns(database)
+            }
+        collations = self._collations[database]
+        values = []
+        for name, column in zip(self.target.key, self.staged_key, strict=True):
+            collation = collations.get(name.lower())
+            charset = (collation or "").partition("_")[0]
+            values.append(f"CONVERT({column} USING {charset}) COLLATE {collation}" if collation else column)
+        return values
 
     # Rows that one session has all
 
@@ -123,28 +113,13 @@ class MariaDbTable(LandingStore):
     def _session_name(self) -> str:
         return self.dialect.quoted_text(f"penstock.{self.target.short_id}")
 
-    def landing(self, database: Database) -> Landing:
-        if self.target.mode == "append":
-            return Landing(self.names.table, self.rows.schema, schema=self.names.schema)
-        return Landing(self._session_table(database, self.rows), staging_schema(self.rows), in_session=True)
-
-    def land(self, database: Database, landing: Landing, batches: Iterator[Any]) -> int:
-        return database.ingest(landing.table, (landing.columns, batches), schema=landing.schema)
-
-    def settle(self, database: Database, landing: Landing, landed: int, outputs: Sequence[TaskOutput]) -> None:
-        require_all(landed, self.rows, outputs)
-        if landing.in_session:
-            self._insert(database, f"SELECT * FROM {self.dialect.quoted(landing.table)}")  # noqa: S608
-
-    def discard_staging(self, database: Database, attempts: set[str] | None) -> None:
+    def staging_tables(self, database: Database) -> list[str]:
         found = database.query(
             "SELECT table_name FROM information_schema.tables WHERE table_schema ="  # noqa: S608 (names are quoted)
             f" {self._schema} AND LEFT(table_name, {len(self.names.staging_prefix)}) ="
             f" {self.dialect.quoted_text(self.names.staging_prefix)}"
         )
-        for (name,) in found:
-            if attempts is None or any(name.startswith(self.names.staging(attempt, "")) for attempt in attempts):
-                database.execute(f"DROP TABLE IF EXISTS {self.names.qualified(name)}")
+        return [name for (name,) in found]
 
     # At the start
 
@@ -157,12 +132,12 @@ class MariaDbTable(LandingStore):
         collation = cast(MariaDbDatabase, database).exact_collation
         return f" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={collation}"
 
-    def table_exists(self, database: Database) -> bool:
-        return bool(self._kind(database))
+    def exists(self, database: Database, name: str) -> bool:
+        return bool(self._kind(database, name))
 
-    def check_table(self, database: Database) -> None:
+    def check_kind(self, database: Database) -> None:
         name = self.target.table
-        ((kind, engine),) = self._kind(database)
+        ((kind, engine),) = self._kind(database, self.names.table)
         if kind != "BASE TABLE":
             raise TableRefused(
                 f"'{name}' is not a table (it may be a view); name a table, or one that is not there yet"
@@ -172,44 +147,49 @@ class MariaDbTable(LandingStore):
                 f"table '{name}' is stored by {engine}, which has no transactions; ALTER TABLE {self.names.target}"
                 " ENGINE = InnoDB"
             )
-        existing = {
-            row[0].lower(): ExistingColumn(*row[:7], *map(bool, row[7:]))
-            for row in database.query(_COLUMNS.format(where=self._where))
-        }
-        self._check_columns(existing)
-        if self.target.mode == "upsert":
-            self._check_key(database, existing)
-        nulls = ", ".join(["NULL"] * len(self.rows.columns))
+
+    def existing_columns(self, database: Database) -> list[MariaDbColumn]:
+        return [
+            MariaDbColumn(
+                name=name,
+                declared=declared,
+                data_type=data_type,
+                precision=precision,
+                scale=scale,
+                fraction_digits=fraction_digits,
+                collation=collation,
+                must_be_given=bool(must_be_given),
+                is_generated=bool(is_generated),
+                numbers_itself=bool(numbers_itself),
+            )
+            for (
+                name,
+                declared,
+                data_type,
+                precision,
+                scale,
+                fraction_digits,
+                collation,
+                must_be_given,
+                is_generated,
+                numbers_itself,
+            ) in database.query(_COLUMNS.format(where=self._where))
+        ]
+
+    def fits(self, column: Column, existing: MariaDbColumn) -> bool:
+        return fits(column.type, existing)
+
+    def check_privileges(self, database: Database) -> None:
+        """Writes nothing, and is refused to a user who may not write."""
+        nulls = ", ".join(["NULL"] * len(self.columns))
         conflict = self.conflict_clause() if self.target.mode == "upsert" else ""
-        # Writes nothing, and is refused to a user who may not write.
         database.execute(f"{self.insertion()} SELECT {nulls} FROM DUAL WHERE FALSE {conflict}")  # noqa: S608
+        if self.target.deletes:
+            database.execute(f"DELETE FROM {self.names.target} WHERE FALSE")  # noqa: S608 (names are quoted)
 
-    def _check_columns(self, existing: dict[str, ExistingColumn]) -> None:
+    def check_key(self, database: Database, existing: Sequence[MariaDbColumn]) -> None:
         table = self.target.table
-        for column in self.rows.columns:
-            there = existing.get(column.name.lower())
-            if there is None:
-                raise TableRefused(
-                    f"table '{table}' has no column '{column.name}'; ALTER TABLE {self.names.target} ADD COLUMN"
-                    f" {self.dialect.quoted(column.name)} {self.declared(column)}, or leave it out of the SELECT"
-                )
-            if there.is_generated:
-                raise TableRefused(f"column '{there.name}' of table '{table}' is generated; leave it out of the SELECT")
-            if not fits(column.type, there):
-                raise TableRefused(
-                    f"column '{column.name}' of table '{table}' is {there.declared}, and the pipeline's is"
-                    f" {column.type.spark}; CAST it in the SELECT, or make the column {self.declared(column)}"
-                )
-        supplied = {column.name.lower() for column in self.rows.columns}
-        for name, there in existing.items():
-            if there.must_be_given and name not in supplied:
-                raise TableRefused(
-                    f"column '{there.name}' of table '{table}' is NOT NULL without a default, and the pipeline does not"
-                    " write it; SELECT it, or give it a default"
-                )
-
-    def _check_key(self, database: Database, existing: dict[str, ExistingColumn]) -> None:
-        table = self.target.table
+        there = {column.name.lower(): column for column in existing}
         key = frozenset(name.lower() for name in self.target.key)
         indexes: dict[str, frozenset[str]] = {
             index: frozenset() if is_partial else frozenset(str(columns).split("\x01"))
@@ -223,21 +203,22 @@ class MariaDbTable(LandingStore):
             )
         for index, columns in indexes.items():
             # A number that the table gives itself never conflicts.
-            numbers_itself = len(columns) == 1 and all(existing[name].numbers_itself for name in columns)
+            numbers_itself = len(columns) == 1 and all(there[name].numbers_itself for name in columns)
             if columns != key and not numbers_itself:
                 raise TableRefused(
                     f"table '{table}' has another unique index than its key, {index}, and MariaDB would replace rows by"
                     " that one as well; drop it, or write with mode: append"
                 )
         for name in key:
-            if existing[name].ignores_case:
+            if there[name].ignores_case:
                 raise TableRefused(
-                    f"column '{name}' of table '{table}' compares texts by {existing[name].collation}, so that"
+                    f"column '{name}' of table '{table}' compares texts by {there[name].collation}, so that"
                     " different keys may replace one row; give it a collation that ends in _bin"
                 )
 
-    def _kind(self, database: Database) -> list[tuple[Any, ...]]:
-        return database.query(f"SELECT table_type, engine FROM information_schema.tables WHERE {self._where}")  # noqa: S608
+    def _kind(self, database: Database, name: str) -> list[tuple[Any, ...]]:
+        where = f"table_schema = {self._schema} AND table_name = {self.dialect.quoted_text(name)}"
+        return database.query(f"SELECT table_type, engine FROM information_schema.tables WHERE {where}")  # noqa: S608
 
     @property
     def _schema(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.pipeline.sinks.table.column_types import ColumnType
+from penstock.pipeline.sinks.table.existing_columns import ExistingColumn
 
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
@@ -28,23 +29,20 @@ _FITTING: Final = {
     "date": ("date",),
     "timestamp": ("datetime", "timestamp"),
     "timestamp_ntz": ("datetime",),
+    "json": ("json", "longtext", "mediumtext", "text"),  # MariaDB's JSON is a longtext
 }
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
-@dataclass(frozen=True, slots=True)
-class ExistingColumn:
-    """A column as information_schema describes it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MariaDbColumn(ExistingColumn):
+    """A column as information_schema describes it; `declared` has length and sign, e.g. `int(10) unsigned`."""
 
-    name: str
-    declared: str  # with length and sign, e.g. `int(10) unsigned`
     data_type: str
     precision: int | None
     scale: int | None
     fraction_digits: int | None
     collation: str | None
-    must_be_given: bool
-    is_generated: bool
     numbers_itself: bool
 
     @property
@@ -52,7 +50,7 @@ class ExistingColumn:
         return self.collation is not None and not self.collation.endswith("_bin")
 
 
-def fits(column: ColumnType, existing: ExistingColumn) -> bool:
+def fits(column: ColumnType, existing: MariaDbColumn) -> bool:
     if "unsigned" in existing.declared:
         return False  # a negative number would not fit
     wanted = _DECIMAL.fullmatch(column.spark)

@@ -27,12 +27,15 @@ _TYPES: Final = {
     "date": "date",
     "timestamp": "timestamp with time zone",
     "timestamp_ntz": "timestamp without time zone",
+    "json": "jsonb",
 }
 
 
 class PostgresDialect(Dialect):
     schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
     worker_modules: ClassVar[tuple[str, ...]] = ("adbc_driver_postgresql.dbapi",)
+    keeps_arrays: ClassVar[bool] = True
+    folds_case: ClassVar[bool] = False
     identity: ClassVar[str] = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 
     def check_url(self, url: str) -> None:
@@ -40,6 +43,8 @@ class PostgresDialect(Dialect):
             raise ValueError("a PostgreSQL URL names a database: 'postgresql://user@host/database'")
 
     def declared(self, spark_type: str) -> str:
+        if spark_type.startswith("array<"):
+            return f"{self.declared(spark_type.removeprefix('array<').removesuffix('>'))}[]"
         return _TYPES.get(spark_type) or spark_type.replace("decimal", "numeric")
 
     def connect(self, url: str) -> Database:

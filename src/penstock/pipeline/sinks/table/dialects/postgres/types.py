@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from penstock.pipeline.sinks.table.column_types import ColumnType
+from penstock.pipeline.sinks.table.column_types import ColumnType, array_element
 
 _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)")
 _UNBOUNDED: Final = "numeric"
@@ -26,12 +26,15 @@ _FITTING: Final = {
     "date": ("date",),
     "timestamp": ("timestamp with time zone",),
     "timestamp_ntz": ("timestamp without time zone",),
+    "json": ("jsonb", "json", "text", "character varying"),
 }
 _DIGITS: Final = {"tinyint": 5, "smallint": 5, "int": 10, "bigint": 19}
 
 
 def fits(column: ColumnType, existing: str) -> bool:
     """`existing` as format_type() writes it, e.g. `character varying(20)` or `numeric(10,2)`."""
+    if (element := array_element(column.spark)) is not None:
+        return existing.endswith("[]") and fits(ColumnType(element, None), existing.removesuffix("[]"))
     wanted = _DECIMAL.fullmatch(column.spark)
     there = _DECIMAL.fullmatch(existing)
     if there is not None:
@@ -53,4 +56,5 @@ def same_in_copy(declared: str, existing: str) -> bool:
 
     `existing` as format_type() writes it without its length.
     """
-    return existing == declared.partition("(")[0] or (declared, existing) == ("text", "character varying")
+    without_length = re.sub(r"\(\d+(,\d+)?\)", "", declared)
+    return existing == without_length or (declared, existing) == ("text", "character varying")

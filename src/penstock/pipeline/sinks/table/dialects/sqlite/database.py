@@ -19,6 +19,7 @@ from penstock.pipeline.sinks.table.database import Database
 from penstock.pipeline.sinks.table.errors import (
     DatabaseAccessDenied,
     DatabaseFull,
+    DatabaseNotWritable,
     DatabaseUnavailable,
     TableRefused,
     TableSinkError,
@@ -51,10 +52,11 @@ _MEANINGS: Final[tuple[tuple[tuple[str, ...], type[TableSinkError], str], ...]] 
         "; make room and start again, nothing of the batch was kept",
     ),
     (
-        ("readonly", "read-only", "permission denied", "not authorized", "unable to open"),
-        DatabaseAccessDenied,
-        "; the file and its directory must be there and writable",
+        ("readonly", "read-only", "permission denied", "unable to open"),
+        DatabaseNotWritable,
+        "; the file and its directory must exist and be writable",
     ),
+    (("not authorized",), DatabaseAccessDenied, "; the file does not allow the operation"),
     (
         ("locked", "busy"),
         DatabaseUnavailable,
@@ -87,8 +89,8 @@ def connect_in_driver(path: str) -> SqliteDatabase:
     try:
         connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_MS / 1000, isolation_level=None)
     except sqlite3.Error as failure:
-        raise DatabaseAccessDenied(
-            f"SQLite database {path}: {failure}; the directory must be there and writable"
+        raise DatabaseNotWritable(
+            f"SQLite database {path}: {failure}; the file and its directory must exist and be writable"
         ) from None
     database = SqliteDatabase(path, _Sqlite3Connection(connection), (sqlite3.Error,))
     try:
@@ -130,7 +132,7 @@ def connect_in_worker(path: str) -> SqliteDatabase:
     try:
         connection = adbc_driver_sqlite.dbapi.connect(path, autocommit=True)
     except failures as failure:
-        raise DatabaseAccessDenied(f"SQLite database {path}: {one_line(str(failure))}") from None
+        raise DatabaseNotWritable(f"SQLite database {path}: {one_line(str(failure))}") from None
     database = SqliteDatabase(path, connection, failures)
     database.query(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
     return database

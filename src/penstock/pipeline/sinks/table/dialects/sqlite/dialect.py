@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -29,6 +30,7 @@ _TYPES: Final = {
     "date": "DATE",
     "timestamp": "TIMESTAMP",
     "timestamp_ntz": "TIMESTAMP",
+    "json": "TEXT",
 }
 
 
@@ -48,6 +50,9 @@ class SqliteDialect(Dialect):
 
     def located(self, url: str, directory: Path) -> str:
         return _SCHEME + str((directory / sqlite_path(url)).absolute())
+
+    def is_there(self, url: str) -> bool:
+        return os.path.exists(sqlite_path(url))
 
     def declared(self, spark_type: str) -> str:
         return _TYPES.get(spark_type, "TEXT")  # decimals: text keeps all of their digits

@@ -9,21 +9,31 @@ something.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.pipeline.sinks.table.column_types import cast_batches
+from penstock.pipeline.sinks.table.column_types import Column, cast_batches
 from penstock.pipeline.sinks.table.database import Database
 from penstock.pipeline.sinks.table.dialects.sqlite.dialect import sqlite_path
 from penstock.pipeline.sinks.table.dialects.sqlite.types import arrow_type, fits
-from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied, DatabaseFull, StagingLost, TableRefused
+from penstock.pipeline.sinks.table.errors import DatabaseFull, DatabaseNotWritable, StagingLost, TableRefused
+from penstock.pipeline.sinks.table.existing_columns import ExistingColumn
 from penstock.pipeline.sinks.table.store import TableStore, require_all
 from penstock.pipeline.sinks.table.task_output import Portion, Relation, TaskOutput, inline_batches
+
+_NOT_WRITABLE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteColumn(ExistingColumn):
+    is_primary: bool
 
 
 class SqliteTable(TableStore):
@@ -34,7 +44,7 @@ class SqliteTable(TableStore):
         try:
             os.makedirs(directory, exist_ok=True)
         except OSError as failure:
-            raise DatabaseAccessDenied(f"rows cannot be staged in {directory}: {failure.strerror}") from None
+            raise DatabaseNotWritable(f"rows cannot be staged in {directory}: {failure.strerror}") from None
 
     def stage_portion(
         self, database: Database, relation: Relation, output: TaskOutput, batches: Iterator[Any]
@@ -47,9 +57,10 @@ class SqliteTable(TableStore):
                     rows += batch.num_rows
                     writer.write_batch(batch)
         except OSError as failure:
-            raise DatabaseFull(
-                f"rows cannot be staged in {path}: {failure.strerror or failure}; make room and start again"
-            ) from None
+            text = f"rows cannot be staged in {path}: {failure.strerror or failure}"
+            if failure.errno in _NOT_WRITABLE:
+                raise DatabaseNotWritable(f"{text}; the directory of the database must be writable") from None
+            raise DatabaseFull(f"{text}; make room and start again") from None
         return Portion(rows, path=path)
 
     # In a transaction
@@ -66,14 +77,26 @@ class SqliteTable(TableStore):
 
     def move_rows(self, database: Database, outputs: Sequence[TaskOutput]) -> None:
         if self.target.mode == "append":
-            schema = _sqlite_schema(self.rows, [column.name for column in self.rows.columns])
+            schema = _sqlite_schema(self.rows, [column.name for column in self.columns])
             batches = cast_batches(self._batches(self.rows, outputs), schema)
             require_all(database.ingest(self.names.table, (schema, batches)), self.rows, outputs)
             return
         staged = self.load(database, self.rows, outputs)
-        columns = ", ".join(f"c{number}" for number in range(len(self.rows.columns)))
-        # Row after row: one with the key of an earlier one replaces it.
-        database.execute(f"{self.insertion()} SELECT {columns} FROM {staged} {self.conflict_clause()}")  # noqa: S608
+        columns = ", ".join(f"c{number}" for number in range(len(self.columns)))
+        if not self.target.deletes:
+            # Row after row: one with the key of an earlier one replaces it.
+            database.execute(f"{self.insertion()} SELECT {columns} FROM {staged} {self.conflict_clause()}")  # noqa: S608
+            return
+        table, key = staged.partition(" ")[0], ", ".join(self.staged_key)
+        latest = f"FROM {table} WHERE rowid IN (SELECT max(rowid) FROM {table} GROUP BY {key})"  # noqa: S608
+        target_key = ", ".join(map(self.dialect.quoted, self.target.key))
+        database.execute(
+            f"DELETE FROM {self.names.target} WHERE ({target_key}) IN (SELECT {key} {latest} AND {self.staged_flag})"  # noqa: S608
+        )
+        database.execute(
+            f"{self.insertion()} SELECT {columns} {latest} AND NOT {self.staged_flag} ORDER BY rowid"
+            f" {self.conflict_clause()}"
+        )
 
     def _batches(self, relation: Relation, outputs: Sequence[TaskOutput]) -> Iterator[Any]:
         for output in sorted(outputs, key=lambda each: each.task):
@@ -102,47 +125,39 @@ class SqliteTable(TableStore):
 
     # At the start
 
-    def table_exists(self, database: Database) -> bool:
-        return bool(self._kinds(database))
+    def exists(self, database: Database, name: str) -> bool:
+        return bool(self._kinds(database, name))
 
-    def _kinds(self, database: Database) -> list[tuple[str]]:
+    def _kinds(self, database: Database, name: str) -> list[tuple[str]]:
         statement = "SELECT type FROM sqlite_master WHERE lower(name) = lower(?) AND type IN ('table', 'view')"
-        return [(kind,) for (kind,) in database.query(statement, (self.names.table,))]
+        return [(kind,) for (kind,) in database.query(statement, (name,))]
 
-    def check_table(self, database: Database) -> None:
-        table = self.target.table
-        if self._kinds(database) != [("table",)]:
-            raise TableRefused(f"'{table}' is a view; name a table, or one that is not there yet")
+    def check_kind(self, database: Database) -> None:
+        if self._kinds(database, self.names.table) != [("table",)]:
+            raise TableRefused(f"'{self.target.table}' is a view; name a table, or one that is not there yet")
+
+    def existing_columns(self, database: Database) -> list[SqliteColumn]:
         # Of each column: its name, declared type, NOT NULL, default, place in the primary key, and whether generated.
-        info = [row[1:] for row in database.query(f"PRAGMA table_xinfo({self.dialect.quoted_text(table)})")]
-        there = {str(name).lower(): str(declared) for name, declared, *_ in info}
-        for column in self.rows.columns:
-            declared = there.get(column.name.lower())
-            if declared is None:
-                raise TableRefused(
-                    f"table '{table}' has no column '{column.name}'; ALTER TABLE {self.names.target} ADD COLUMN"
-                    f" {self.dialect.quoted(column.name)} {self.declared(column)}, or leave it out of the SELECT"
-                )
-            if not fits(column.type, declared):
-                raise TableRefused(
-                    f"column '{column.name}' of table '{table}' is {declared}, and the pipeline's is"
-                    f" {column.type.spark}; CAST it in the SELECT, or make the column {self.declared(column)}"
-                )
-        supplied = {column.name.lower() for column in self.rows.columns}
-        for name, declared, not_null, default, primary, hidden in info:
-            if hidden and name.lower() in supplied:
-                raise TableRefused(f"column '{name}' of table '{table}' is generated; leave it out of the SELECT")
-            numbers_itself = primary and declared.upper() == "INTEGER"
-            if not_null and default is None and not hidden and not numbers_itself and name.lower() not in supplied:
-                raise TableRefused(
-                    f"column '{name}' of table '{table}' is NOT NULL without a default, and the pipeline does not"
-                    " write it; SELECT it, or give it a default"
-                )
-        if self.target.mode == "upsert":
-            self._check_key(database, frozenset(row[0].lower() for row in info if row[4]))
+        table = self.dialect.quoted_text(self.target.table)
+        return [
+            SqliteColumn(
+                name=name,
+                declared=declared,
+                must_be_given=bool(not_null)
+                and default is None
+                and not hidden
+                and not (primary and declared.upper() == "INTEGER"),  # which numbers itself
+                is_generated=bool(hidden),
+                is_primary=bool(primary),
+            )
+            for _, name, declared, not_null, default, primary, hidden in database.query(f"PRAGMA table_xinfo({table})")
+        ]
 
-    def _check_key(self, database: Database, primary_key: frozenset[str]) -> None:
-        found = {primary_key}
+    def fits(self, column: Column, existing: SqliteColumn) -> bool:
+        return fits(column.type, existing.declared)
+
+    def check_key(self, database: Database, existing: Sequence[SqliteColumn]) -> None:
+        found = {frozenset(column.name.lower() for column in existing if column.is_primary)}
         table = self.target.table
         for _, name, unique, _, partial in database.query(f"PRAGMA index_list({self.dialect.quoted_text(table)})"):
             if unique and not partial:
