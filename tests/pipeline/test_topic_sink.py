@@ -281,9 +281,20 @@ def test_an_arranged_frame_that_was_shuffled_again_is_refused(spark: SparkSessio
 @pytest.mark.parametrize("is_arranged", [False, True])
 def test_what_a_broker_refuses_is_told_as_it_is(spark: SparkSession, feed: TopicFeed, is_arranged: bool) -> None:
     """And not hidden behind the complaint of a second attempt at the task."""
-    topic = feed.create(config={"max.message.bytes": "1000"})
+    topic = feed.create(config={"cleanup.policy": "compact"})
     options = sink_options(feed, topic, "exactly_once")
-    frame = spark.range(1).selectExpr("repeat(uuid(), 1000) as value")
-    with pytest.raises(Exception, match=r"MESSAGE_TOO_LARGE|RECORD_LIST_TOO_LARGE"):
+    frame = spark.range(1).selectExpr("'without a key' as value")
+    with pytest.raises(Exception, match="INVALID_RECORD"):
         save(repartition_by_target(frame, options) if is_arranged else frame, options)
+    assert values(feed, topic) == Counter()
+
+
+def test_a_record_that_is_too_large_is_told_with_its_size_the_limit_and_the_remedy(
+    spark: SparkSession, feed: TopicFeed
+) -> None:
+    topic = feed.create(config={"max.message.bytes": "1000"})
+    frame = spark.range(1).selectExpr("repeat(uuid(), 1000) as value")
+    expected = rf"topic '{topic}': a record takes 36\d\d\d bytes, and max.message.bytes of the topic is 1000; raise it"
+    with pytest.raises(Exception, match=expected):
+        save(frame, sink_options(feed, topic))
     assert values(feed, topic) == Counter()
