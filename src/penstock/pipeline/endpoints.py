@@ -75,6 +75,7 @@ class Topic(Endpoint):
         # To read.
         schema: str | None = None,
         include: Sequence[RecordField] | None = None,
+        tombstones: Literal["bad", "keep"] | None = None,
         starting_offsets: Literal["earliest", "latest"] | Mapping[str, Mapping[str, int]] | None = None,
         max_offsets_per_trigger: int | None = None,
         format_options: Mapping[str, Option] | None = None,
@@ -87,6 +88,7 @@ class Topic(Endpoint):
         value: str | None = None,
         headers: Mapping[str, str] | None = None,
         partition: str | None = None,
+        delete_when: str | None = None,
     ) -> None:
         super().__init__(
             {
@@ -97,6 +99,7 @@ class Topic(Endpoint):
                 "options": options,
                 "schema": schema,
                 "include": include,
+                "tombstones": tombstones,
                 "starting_offsets": starting_offsets,
                 "max_offsets_per_trigger": max_offsets_per_trigger,
                 "format_options": format_options,
@@ -108,6 +111,7 @@ class Topic(Endpoint):
                 "value": value,
                 "headers": headers,
                 "partition": partition,
+                "delete_when": delete_when,
             }
         )
 
@@ -126,8 +130,20 @@ class Table(Endpoint):
         # To write.
         key: Names | None = None,
         mode: Literal["append", "upsert"] | None = None,
+        delete_when: str | None = None,
+        schema_evolution: Literal["none", "add_columns"] | None = None,
     ) -> None:
-        super().__init__({"table": table, "url": url, "schema": schema, "key": key, "mode": mode})
+        super().__init__(
+            {
+                "table": table,
+                "url": url,
+                "schema": schema,
+                "key": key,
+                "mode": mode,
+                "delete_when": delete_when,
+                "schema_evolution": schema_evolution,
+            }
+        )
 
 
 class Files(Endpoint):
@@ -151,6 +167,7 @@ class Files(Endpoint):
         expect: Mapping[str, str] | None = None,
         # To write.
         partition_by: Names | None = None,
+        schema_evolution: Literal["none", "add_columns"] | None = None,
     ) -> None:
         super().__init__(
             {
@@ -166,6 +183,7 @@ class Files(Endpoint):
                 "dedupe": dedupe,
                 "expect": expect,
                 "partition_by": partition_by,
+                "schema_evolution": schema_evolution,
             }
         )
 

@@ -201,7 +201,9 @@ class PipelineRun:
         """Claims the query's checkpoint and prepares its sink."""
         spec = result.spec
         checkpoint = self._checkpoint_of(spec)
-        sink = spec.sink if result.writer is None else None  # what a writer of ours writes to is no sink of the author's
+        sink = (
+            spec.sink if result.writer is None else None
+        )  # what a writer of ours writes to is no sink of the author's
         checkpoint_id = checkpoint.claim(spec.progress_name, spec.all_sources, sink, internals.streams(result.rows))
         own = replace(settings, report=_naming_sink(spec, settings.report), stop=stop)
         with _refusals("sink", spec):
