@@ -13,7 +13,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 
-from penstock.log.filesystem import TEMPORARY_SUFFIX, Buffer
+from penstock.log.filesystem import TEMPORARY_SUFFIX, Buffer, File
 
 KeepUnsynced = Callable[[str, int], int]
 
@@ -48,6 +48,9 @@ class MemoryFile:
 
     def size(self) -> int:
         return len(self._inode.content)
+
+    def is_of(self, inode: _Inode) -> bool:
+        return self._inode is inode
 
     def truncate(self, size: int) -> None:
         self._fs.check_truncate()
@@ -148,6 +151,14 @@ class MemoryFileSystem:
         for name in [name for name in self._synced_names if os.path.dirname(name) == path and name not in self._files]:
             del self._synced_names[name]
         self._synced_names |= {name: inode for name, inode in self._files.items() if os.path.dirname(name) == path}
+
+    def is_in_place(self, path: str, file: File | None) -> bool:
+        named = self._files.get(path)
+        return named is not None and (file is None or (isinstance(file, MemoryFile) and file.is_of(named)))
+
+    def path_now(self, file: File) -> str | None:
+        assert isinstance(file, MemoryFile)
+        return next((path for path, inode in self._files.items() if file.is_of(inode)), None)
 
     def lock(self, path: str) -> MemoryFile:
         inode = self._inode(path, create=True)

@@ -135,6 +135,23 @@ def test_syncing_a_file_and_a_directory_is_possible(place: Place) -> None:
     assert file.pread(1, 0) == b"a"
 
 
+def test_an_open_file_is_told_from_another_one_of_its_name(place: Place) -> None:
+    fs, root = place
+    assert not fs.is_in_place(f"{root}/a", None)
+    file = fs.open(f"{root}/a", create=True)
+    assert fs.is_in_place(f"{root}/a", file)
+    assert fs.is_in_place(f"{root}/a", None)
+    fs.rename(f"{root}/a", f"{root}/b")
+    assert not fs.is_in_place(f"{root}/a", file)
+    assert fs.path_now(file) == f"{root}/b"
+    other = fs.open(f"{root}/a", create=True)
+    assert fs.is_in_place(f"{root}/a", other)
+    assert not fs.is_in_place(f"{root}/a", file)
+    fs.remove_file(f"{root}/b")
+    assert fs.path_now(file) is None
+    assert not fs.is_in_place(f"{root}/a/0.log", None), "a file in place of a directory"
+
+
 def test_more_buffers_than_one_call_takes_are_written_in_several(place: Place) -> None:
     fs, root = place
     file = fs.open(f"{root}/a", create=True)

@@ -5,7 +5,8 @@ requests gather; they share the next round.
 
 Invariant: a callback is told of success only when everything that its partition held at the time of the request is on
 the disk. After the first failure nothing more is promised: what the kernel could not write it may have dropped, so the
-log directory is given up (a second fsync that succeeds would prove nothing).
+log directory is given up (a second fsync that succeeds would prove nothing). A file that was moved or deleted is the
+failure of its partition alone, which goes offline.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from penstock.broker.partition import Partition
 from penstock.core import limits
 from penstock.core.metrics import Histogram
+from penstock.log.filesystem import FileMoved
 from penstock.log.flushing import FlushTicket
 
 FlushCallback = Callable[[OSError | None], None]
@@ -34,7 +36,7 @@ class Flusher:
         self._on_fatal = on_fatal
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-flush")
         self._partitions: set[Partition] = set()
-        self._callbacks: list[FlushCallback] = []
+        self._callbacks: list[tuple[Partition, FlushCallback]] = []
         self._running = False
         self._failure: OSError | None = None
         self.rounds = 0
@@ -45,7 +47,7 @@ class Flusher:
             callback(self._failure)
             return
         self._partitions.add(partition)
-        self._callbacks.append(callback)
+        self._callbacks.append((partition, callback))
         if not self._running:
             self._running = True
             # After this turn of the loop: whatever other connections have sent by then joins the round.
@@ -58,18 +60,48 @@ class Flusher:
         partitions, self._partitions = self._partitions, set()
         callbacks, self._callbacks = self._callbacks, []
         self._round_began_s = self._loop.time()
+        tickets = []
         try:
-            tickets = [(partition, partition.log.begin_flush()) for partition in partitions if not partition.is_deleted]
+            for partition in partitions:
+                if not partition.is_deleted and partition.offline_reason is None:
+                    tickets += self._begin_flush(partition)
         except OSError as error:
             self._finish_round([], callbacks, error)
             return
         future = self._loop.run_in_executor(self._thread, _sync, [ticket for _, ticket in tickets])
-        future.add_done_callback(
-            lambda done: self._finish_round(tickets, callbacks, _first_failure(tickets, done.result()))
-        )
+        future.add_done_callback(lambda done: self._synced(tickets, callbacks, done.result()))
+
+    def _begin_flush(self, partition: Partition) -> list[tuple[Partition, FlushTicket]]:
+        try:
+            return [(partition, partition.log.begin_flush())]
+        except FileNotFoundError as error:
+            partition.take_offline(error)
+            return []
+
+    def _synced(
+        self,
+        tickets: list[tuple[Partition, FlushTicket]],
+        callbacks: list[tuple[Partition, FlushCallback]],
+        results: list[OSError | None],
+    ) -> None:
+        synced, failure = [], None
+        for (partition, ticket), result in zip(tickets, results, strict=True):
+            if isinstance(result, FileMoved) and not partition.is_deleted:
+                moved = partition.log.moved_file(ticket)
+                if moved is not None:
+                    partition.take_offline(FileMoved(moved))
+            elif result is not None and not partition.is_deleted:
+                # A topic that was deleted meanwhile has no files any more, and no append of it was promised to survive.
+                failure = failure or result
+            if partition.offline_reason is None:
+                synced.append((partition, ticket))
+        self._finish_round(synced, callbacks, failure)
 
     def _finish_round(
-        self, tickets: list[tuple[Partition, FlushTicket]], callbacks: list[FlushCallback], failure: OSError | None
+        self,
+        tickets: list[tuple[Partition, FlushTicket]],
+        callbacks: list[tuple[Partition, FlushCallback]],
+        failure: OSError | None,
     ) -> None:
         self.rounds += 1
         self._flush_time.observe(self._loop.time() - self._round_began_s)
@@ -82,8 +114,8 @@ class Flusher:
         else:
             for partition, ticket in tickets:
                 partition.flushed(ticket)
-        for callback in callbacks:
-            callback(failure)
+        for partition, callback in callbacks:
+            callback(failure or partition.offline_reason)
         if self._callbacks:
             self._start_round()
         else:
@@ -107,12 +139,4 @@ def _failure_of(ticket: FlushTicket) -> OSError | None:
         ticket.sync()
     except OSError as error:
         return error
-    return None
-
-
-def _first_failure(tickets: list[tuple[Partition, FlushTicket]], results: list[OSError | None]) -> OSError | None:
-    """A topic that was deleted meanwhile has no files any more, and no append of it was promised to survive."""
-    for (partition, _), failure in zip(tickets, results, strict=True):
-        if failure is not None and not partition.is_deleted:
-            return failure
     return None

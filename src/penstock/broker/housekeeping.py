@@ -1,4 +1,5 @@
-"""What a broker does on its own: flushes by time (`flush.ms`), checkpoints, and the expiry of idle producers.
+"""What a broker does on its own: flushes by time (`flush.ms`), checkpoints, the expiry of idle producers, and the
+check that its files are still in their place.
 
 One timer for all partitions, so that thousands of idle ones cost nothing between its turns.
 """
@@ -10,6 +11,7 @@ import logging
 from typing import Final
 
 from penstock.broker.node import Node
+from penstock.broker.presence import PresenceWatch
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +23,7 @@ _EXPIRY_TURNS: Final = 600
 class Housekeeping:
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._presence = PresenceWatch(node)
         self._turn = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -34,6 +37,7 @@ class Housekeeping:
     def _take_turn(self) -> None:
         self._turn += 1
         now_ms = self._node.now_ms()
+        self._presence.begin_check()
         self._flush(now_ms)
         if self._turn % _CHECKPOINT_TURNS == 0:
             self._checkpoint()
@@ -47,7 +51,7 @@ class Housekeeping:
         start after a crash has only the newest one to look over."""
         for partition in self._node.topics.replicas():
             oldest = partition.unflushed_since_ms
-            if oldest is None:
+            if oldest is None or partition.offline_reason is not None:
                 continue
             if now_ms - oldest >= partition.config.flush_ms or partition.log.has_unflushed_sealed_segment:
                 self._node.flusher.request(partition, lambda failure: None)

@@ -32,6 +32,7 @@ from penstock.broker.network.endpoints import (
 )
 from penstock.broker.network.server import Server
 from penstock.broker.node import Node, log_config
+from penstock.broker.presence import loss_of
 from penstock.broker.system import SystemClock, SystemEntropy
 from penstock.core.addresses import host_port_text
 from penstock.core.clock import Clock, Entropy
@@ -43,7 +44,8 @@ from penstock.log.damage import Damage
 from penstock.log.filesystem import RealFileSystem
 from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.config_definition import ConfigError
+from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
+from penstock.metadata.config_definition import ConfigError, names_without_effect
 from penstock.metadata.image import ClusterImage, Endpoint
 from penstock.metadata.store import MetadataStore
 from penstock.metadata.store_local import LocalJournal, StoreError, StoreInUse
@@ -88,6 +90,7 @@ def serve_forever(config: BrokerConfig, on_ready: OnReady) -> ExitCode:
     logging.basicConfig(
         level=os.environ.get("PENSTOCK_LOG_LEVEL", "WARNING"), format="%(asctime)s %(levelname)s %(message)s"
     )
+    _say_without_effect(config)
     _raise_open_files_limit()
     if len(config.log_dirs) != 1:
         raise StartError(ExitCode.BAD_CONFIGURATION, "log.dirs: this broker keeps its data in one directory; name one")
@@ -138,17 +141,22 @@ async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundLis
     finally:
         housekeeping.stop()
         server.close()
-        (directory / RUNTIME_FILE).unlink(missing_ok=True)
+        loss = loss_of(node.log_directory)
+        if loss is not None:
+            # The path may belong to another broker by now: nothing is written to it or removed from it.
+            failure.insert(0, loss)
+        else:
+            (directory / RUNTIME_FILE).unlink(missing_ok=True)
         try:
             node.close(clean=not failure)
         except OSError as error:
+            loss = loss_of(node.log_directory)
             failure.append(
-                f"{directory}: not closed cleanly: {error.strerror}; nothing that was acknowledged is lost, and the "
-                "next start looks the logs over"
+                loss or f"{directory}: not closed cleanly: {error.strerror}; the next start recovers the logs"
             )
     if failure:
         print(f"penstock broker: {failure[0]}", file=sys.stderr)
-        return ExitCode.FAILURE
+        return ExitCode.FAILURE if loss is None else ExitCode.DATA_DIR_UNUSABLE
     return ExitCode.OK
 
 
@@ -218,6 +226,12 @@ def _log_configs(config: BrokerConfig, image: ClusterImage) -> Callable[[str, in
 def _report_damage(damage: Damage) -> None:
     """Damage is never silent: the operator reads it here, and readers get CORRUPT_MESSAGE."""
     logger.error("%s", damage)
+
+
+def _say_without_effect(config: BrokerConfig) -> None:
+    unused = [*names_without_effect(config.layers.static, BROKER_CONFIGS), *config.without_effect]
+    if unused:
+        logger.warning("settings without effect in this version: %s", ", ".join(sorted(unused)))
 
 
 def _raise_open_files_limit() -> None:

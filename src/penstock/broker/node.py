@@ -26,8 +26,11 @@ from penstock.core.clock import Clock, Entropy
 from penstock.core.ids import BrokerId, TopicName, TopicPartition
 from penstock.core.metrics import Labels, Metrics
 from penstock.log.config import LogConfig
+from penstock.log.filesystem import FileMoved
 from penstock.log.log_directory import LogDirectory
 from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
+from penstock.metadata.config_definition import names_without_effect
 from penstock.metadata.image import (
     BrokerConfigChanged,
     BrokerImage,
@@ -46,7 +49,8 @@ from penstock.metadata.image import (
 )
 from penstock.metadata.store import CommittedChanges, Decide, MetadataStore, OnDecided
 from penstock.metadata.topic_config import TopicConfig
-from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
+from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, is_internal
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
@@ -98,6 +102,9 @@ class Node:
         watch_logs(metrics, self._log_offsets)
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
+        self._is_starting = True
+        self.offline: set[TopicPartition] = set()
+        """This broker's replicas whose files were moved or deleted."""
         store.subscribe(self._committed)
 
     # What handlers ask
@@ -135,6 +142,32 @@ class Node:
         ):
             self.transactions.resume()
 
+    def replica(self, place: TopicPartition) -> Partition | None:
+        """This broker's replica of a partition; None if it has none."""
+        if place.topic not in self.topics:
+            return None
+        partitions = self.topics.topic(place.topic).partitions
+        return partitions[place.partition] if place.partition < len(partitions) else None
+
+    # Files that were moved or deleted
+
+    def leave_offline_partitions(self) -> None:
+        """Coordinators let go of what they keep in partitions that went offline."""
+        offline = {
+            TopicPartition(each.topic_name, each.index) for each in self.topics.replicas() if each.offline_reason
+        }
+        for topic, index in offline - self.offline:
+            self._resign(topic, index)
+        self.offline = offline
+
+    def lose_log_directory(self, message: str) -> None:
+        """The only log directory is gone: nothing more is acknowledged, and the broker stops."""
+        reason = FileMoved(self.log_directory.path)
+        for partition in self.topics.replicas():
+            if partition.offline_reason is None:
+                partition.lose_files(reason)
+        self._on_fatal(message)
+
     # The cluster's changes
 
     def register(self, endpoints: Mapping[str, Endpoint], on_decided: OnDecided) -> None:
@@ -152,6 +185,7 @@ class Node:
                 logger.warning("%s belongs to no topic of this broker; set aside as %s", log.directory, aside)
         for topic in self.image.topics.values():
             self._serve(topic)
+        self._is_starting = False
 
     def _is_replica(self, topic: TopicImage, index: int) -> bool:
         return index < len(topic.partitions) and self.broker_id in topic.partitions[index].replicas
@@ -234,12 +268,14 @@ class Node:
         self.appends.write()
         self.flusher.close()
         if clean:
-            self.log_directory.close(self._high_watermarks(), sync_all)
+            self.leave_offline_partitions()
+            self.log_directory.close(self._high_watermarks(), sync_all, offline=self.offline)
         self.store.close()
 
     def _carry_out(self, change: Change) -> None:
         match change:
             case TopicCreated(topic):
+                _say_without_effect(topic)
                 self._serve(topic)
             case TopicDeleted():
                 self._drop_deleted_topics()
@@ -249,9 +285,14 @@ class Node:
             case PartitionChanged(topic_id, index):
                 self._change_role(self.image.topics_by_id[topic_id], index)
             case TopicConfigChanged(topic_id):
+                _say_without_effect(self.image.topics_by_id[topic_id])
                 self._reconfigure(self.image.topics_by_id[topic_id])
             case BrokerConfigChanged():
                 self._use_dynamic_config()
+                layers = self.config.layers
+                changed = names_without_effect({**layers.cluster_wide, **layers.per_broker}, BROKER_CONFIGS)
+                if changed:
+                    logger.warning("settings without effect in this version: %s", ", ".join(changed))
                 for image in self.image.topics.values():
                     self._reconfigure(image)
             case ProducerIdsAllocated() | BrokerRegistered():
@@ -308,6 +349,8 @@ class Node:
             place = TopicPartition(image.name, partition.index)
             log = self.log_directory.logs.get(place)
             if log is None:
+                if self._is_starting:
+                    logger.error("%s: its directory is missing, so the partition starts empty", place)
                 log = self.log_directory.create(image.name, partition.index, image.topic_id, settings, now_ms)
             checkpointed = self.log_directory.high_watermarks.get(place, 0)
             high_watermark = max(log.log_start_offset, min(checkpointed, log.log_end_offset))
@@ -331,12 +374,16 @@ class Node:
         was_leader = partition.is_leader
         partition.change(image.partitions[index], self.broker_id, self.now_ms())
         if was_leader and not partition.is_leader:
-            if image.name == GROUP_OFFSETS_TOPIC and self._groups is not None:
-                self._groups.resign(index)
-            elif image.name == TRANSACTION_STATE_TOPIC and self._transactions is not None:
-                self._transactions.resign(index)
+            self._resign(image.name, index)
         elif partition.is_leader and not was_leader and image.name == TRANSACTION_STATE_TOPIC:
             self.resume_transactions()
+
+    def _resign(self, topic: str, index: int) -> None:
+        """This broker no longer leads a partition: a coordinator that keeps its state there lets go of it."""
+        if topic == GROUP_OFFSETS_TOPIC and self._groups is not None:
+            self._groups.resign(index)
+        elif topic == TRANSACTION_STATE_TOPIC and self._transactions is not None:
+            self._transactions.resign(index)
 
     def _drop_deleted_topics(self) -> None:
         # Batches that were staged in the same socket read are written while the files still have their names.
@@ -355,6 +402,13 @@ class Node:
         self._on_fatal(
             f"{self.log_directory.path}: fsync failed: {error.strerror}; nothing more can be promised, check the disk"
         )
+
+
+def _say_without_effect(topic: TopicImage) -> None:
+    """Kafka's clients may set what this version does not do yet. The coordinators' own topics are no news."""
+    unused = [] if is_internal(topic.name) else names_without_effect(topic.configs, TOPIC_CONFIGS)
+    if unused:
+        logger.warning("topic '%s': settings without effect in this version: %s", topic.name, ", ".join(unused))
 
 
 def log_config(config: TopicConfig, broker: BrokerConfig) -> LogConfig:

@@ -7,7 +7,8 @@ watermark, and readers see what is below it. acks=all waits for it; acks=1 does 
 
 Invariant: log_start_offset <= high_watermark <= log_end_offset.
 Invariant: no Append is acknowledged unless its bytes were written whole, and synced where the topic asks for it.
-Invariant: only a leader is given requests of clients (`TopicTable`).
+Invariant: only a leader is given requests of clients (`TopicTable`). A replica whose files were moved or deleted is
+offline until the broker restarts: it is no leader, and nothing of it is acknowledged.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.broker.batch_validation import BatchRules, validated_batch
 from penstock.core import limits
+from penstock.log.filesystem import FileMoved
 from penstock.log.flushing import FlushTicket
 from penstock.log.partition_log import PartitionLog
 from penstock.log.reader import LogSlice
@@ -93,6 +95,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "offline_reason",
         "role",
         "topic_id",
         "topic_name",
@@ -118,6 +121,8 @@ class Partition:
         self.high_watermark = role.high_watermark
         self.unflushed_since_ms: int | None = None
         self.is_deleted = False
+        self.offline_reason: OSError | None = None
+        self.leader: LeaderState | None = None
         self.is_internal = is_internal(topic_name)
         self.traffic = traffic
         self._staged: list[Append] = []
@@ -187,6 +192,7 @@ class Partition:
             self.log.write_staged()
         except OSError as error:
             logger.error("%s: cannot write to %s: %s", self, self.log.directory, error.strerror)
+            self._disk_failed()
             for append in staged:
                 # A repeated batch may repeat one of those that were just lost, so it fails with them.
                 append.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot write to its disk: {error.strerror}.")
@@ -226,8 +232,33 @@ class Partition:
 
     # The role
 
+    def take_offline(self, reason: OSError) -> None:
+        """The files of this replica are not where they belong: nothing more of it is served or acknowledged."""
+        if self.offline_reason is None and not self.is_deleted:
+            logger.error(
+                "%s is offline: %s: %s; restore it and restart the broker, or delete the topic",
+                self,
+                reason.filename,
+                reason.strerror,
+            )
+            self.lose_files(reason)
+
+    def lose_files(self, reason: OSError) -> None:
+        """As `take_offline`, without a line in the log."""
+        self.offline_reason = reason
+        self.is_leader = False
+        self.leader = None
+        self._wake_waiters(limits.REQUEST_BYTES_MAX)
+
+    def _disk_failed(self) -> None:
+        """A file operation failed: perhaps because the files are gone."""
+        if not self.log.is_in_place():
+            self.take_offline(FileMoved(self.log.directory))
+
     def change(self, image: PartitionImage, broker_id: BrokerId, now_ms: int) -> None:
         """The metadata names another leader or other in-sync replicas. Waiters look the partition up again."""
+        if self.offline_reason is not None:
+            return
         leader = self.leader
         if leader is not None and image.leader == broker_id and image.leader_epoch == leader.leader_epoch:
             self._advance_high_watermark(leader.change_in_sync(image.isr))
@@ -286,7 +317,14 @@ class Partition:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self} holds offsets {self.log.log_start_offset} to {self.high_watermark}, not {offset}.",
             )
-        return self.log.read(offset, bytes_max, end_offset, at_least_one_batch=at_least_one_batch)
+        try:
+            return self.log.read(offset, bytes_max, end_offset, at_least_one_batch=at_least_one_batch)
+        except OSError as error:
+            logger.error("%s: cannot read from %s: %s", self, self.log.directory, error.strerror)
+            self._disk_failed()
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot read its disk: {error.strerror}."
+            ) from error
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client that knows an older or a newer leader epoch than this broker (KIP-320)."""

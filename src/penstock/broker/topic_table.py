@@ -83,5 +83,10 @@ def _partition(topic: Topic, index: int) -> Partition:
         )
     partition = topic.partitions[index]
     if partition is None or not partition.is_leader:
+        if partition is not None and partition.offline_reason is not None:
+            reason = partition.offline_reason
+            raise BrokerError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} is offline: {reason.filename}: {reason.strerror}."
+            )
         raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker does not lead {topic.name}-{index}.")
     return partition

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from penstock.cli.command_error import CommandError, usage_error
-from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_PORT, host_port_text, parse_host_port
+from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT, host_port_text, parse_host_port
 
 _DIRECTORY_NAMES: Final = frozenset({"log.dir", "log.dirs"})
 _EXAMPLES: Final = """\
@@ -87,7 +87,7 @@ def run_broker(arguments: Sequence[str]) -> int:
         configured = load_config(options.config, overrides).layers.static
         # Kafka's default is every interface; a broker started without configuration listens on this machine only.
         if "listeners" not in configured:
-            overrides.append(f"listeners=PLAINTEXT://127.0.0.1:{DEFAULT_PORT}")
+            overrides.append(f"listeners=PLAINTEXT://{DEFAULT_HOST}:{DEFAULT_PORT}")
         if not configured.keys() & _DIRECTORY_NAMES:
             overrides.append(f"log.dirs={DEFAULT_DATA_DIR}")
         return serve_forever(load_config(options.config, overrides), on_ready)
@@ -98,8 +98,10 @@ def run_broker(arguments: Sequence[str]) -> int:
 def _address(listen: str | None) -> list[str]:
     if listen is None:
         return []
+    # A number alone is a port, as in many tools: the host is the default one.
+    address = f"{DEFAULT_HOST}:{listen}" if listen.isdecimal() else listen
     try:
-        host, port = parse_host_port(listen)
+        host, port = parse_host_port(address)
     except ValueError as mistake:
         raise usage_error(f"--listen {mistake}") from mistake
     _outrank_environment({"listeners"})

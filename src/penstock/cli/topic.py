@@ -6,7 +6,8 @@ Owns the flags and the output; `client/admin.py` makes the requests.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +15,12 @@ import typer
 from penstock.cli.command_error import usage_error
 from penstock.cli.connection import connected
 from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples, parse_assignments
+from penstock.cli.topic_contents import UNKNOWN_CONTENTS, PartitionContents, contents_of
 from penstock.client.admin import Admin, TopicDescription, unknown_topic
 from penstock.core.errors import TopicExists, UnknownTopic
+from penstock.core.ids import TopicPartition
+
+Contents = Mapping[TopicPartition, PartitionContents]
 
 TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)]
 TopicsArgument = Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", show_default=False)]
@@ -38,13 +43,13 @@ def build() -> typer.Typer:
     commands: dict[Callable[..., Any], str] = {
         create: examples(
             "penstock topic create orders --partitions 3",
-            "penstock topic create audit --config retention.ms=-1 --config flush.messages=1",
+            "penstock topic create audit --config max.message.bytes=5000000 --config flush.messages=1",
         ),
         list_topics: examples("penstock topic list", "penstock topic list --json | jq -r '.[]'"),
         describe: examples("penstock topic describe orders", "penstock topic describe --json"),
         alter: examples(
             "penstock topic alter orders --partitions 6",
-            "penstock topic alter orders --config retention.ms=86400000 --delete-config flush.messages",
+            "penstock topic alter orders --config max.message.bytes=5000000 --delete-config flush.messages",
         ),
         delete: examples("penstock topic delete orders", "penstock topic delete orders --if-exists"),
     }
@@ -72,15 +77,16 @@ def create(
     chosen = _one_topic(name, topic)
     settings = parse_assignments(config or (), "--config")
     with connected(bootstrap_server, client_properties) as configuration:
+        admin = Admin.from_librdkafka(configuration)
         created = True
         try:
-            Admin.from_librdkafka(configuration).create_topic(
-                chosen, partitions=partitions, replication_factor=replication_factor, config=settings
-            )
+            admin.create_topic(chosen, partitions=partitions, replication_factor=replication_factor, config=settings)
         except TopicExists:
             if not if_not_exists:
                 raise
             created = False
+        if created:
+            _say_without_effect(admin, settings)
     if as_json:
         print(json.dumps({"topic": chosen, "created": created}))
     else:
@@ -113,7 +119,7 @@ def describe(
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show partitions, replicas and settings of some topics, or of all."""
+    """Show partitions, replicas, settings, offsets and sizes of some topics, or of all."""
     chosen = _topics(names, topic)
     with connected(bootstrap_server, client_properties) as configuration:
         admin = Admin.from_librdkafka(configuration)
@@ -122,11 +128,18 @@ def describe(
             if name not in known:
                 raise unknown_topic(name, known)
         described = [admin.describe_topic(name) for name in chosen or known]
+        partitions = [
+            TopicPartition(topic.name, partition.partition) for topic in described for partition in topic.partitions
+        ]
+        contents = contents_of(admin, configuration, partitions)
+        overrides = {name for topic in described if not topic.internal for name in topic.overrides}
+        without_effect = _without_effect(admin, overrides)
     if as_json:
-        print(json.dumps([_as_json(description) for description in described]))
+        print(json.dumps([_as_json(description, contents, without_effect) for description in described]))
     else:
         for description in described:
-            print(_as_text(description))
+            print(_as_text(description, contents))
+        _print_without_effect(without_effect)
 
 
 def alter(
@@ -165,6 +178,8 @@ def alter(
             if not if_exists:
                 raise
             altered = False
+        if altered:
+            _say_without_effect(admin, changes)
     if as_json:
         print(json.dumps({"topic": chosen, "altered": altered}))
     else:
@@ -215,27 +230,56 @@ def _one_topic(name: str | None, option: str | None) -> str:
     return chosen
 
 
-def _as_json(topic: TopicDescription) -> dict[str, Any]:
+def _say_without_effect(admin: Admin, names: Iterable[str]) -> None:
+    _print_without_effect(_without_effect(admin, names))
+
+
+def _without_effect(admin: Admin, names: Iterable[str]) -> list[str]:
+    """Those of the settings that the broker says it stores without effect."""
+    given = set(names)
+    return sorted(given & admin.settings_without_effect()) if given else []
+
+
+def _print_without_effect(names: list[str]) -> None:
+    if names:
+        print(f"penstock: settings without effect in this version of the broker: {', '.join(names)}", file=sys.stderr)
+
+
+def _as_json(topic: TopicDescription, contents: Contents, without_effect: list[str]) -> dict[str, Any]:
+    held = [contents.get(TopicPartition(topic.name, each.partition), UNKNOWN_CONTENTS) for each in topic.partitions]
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,
         "internal": topic.internal,
         "replication_factor": topic.replication_factor,
         "configs": dict(topic.overrides),
+        "configs_without_effect": [name for name in without_effect if name in topic.overrides],
+        "records": _sum(each.records for each in held),
+        "size_bytes": _sum(each.size_bytes for each in held),
         "partitions": [
             {
                 "partition": partition.partition,
                 "leader": partition.leader,
                 "replicas": list(partition.replicas),
                 "isr": list(partition.in_sync_replicas),
+                "start_offset": each.start_offset,
+                "end_offset": each.end_offset,
+                "records": each.records,
+                "size_bytes": each.size_bytes,
             }
-            for partition in topic.partitions
+            for partition, each in zip(topic.partitions, held, strict=True)
         ],
     }
 
 
-def _as_text(topic: TopicDescription) -> str:
-    """The lines of kafka-topics.sh --describe, which existing scripts parse."""
+def _sum(values: Iterable[int | None]) -> int | None:
+    """None if one of them is unknown."""
+    known = list(values)
+    return None if None in known else sum(value or 0 for value in known)
+
+
+def _as_text(topic: TopicDescription, contents: Contents) -> str:
+    """The lines of kafka-topics.sh --describe, which existing scripts parse; offsets and sizes follow its fields."""
     configs = ",".join(f"{key}={value}" for key, value in topic.overrides.items())
     lines = [
         f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
@@ -248,5 +292,16 @@ def _as_text(topic: TopicDescription) -> str:
         lines.append(
             f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}"
             f"\tReplicas: {replicas}\tIsr: {in_sync}"
+            + _contents_text(contents.get(TopicPartition(topic.name, partition.partition), UNKNOWN_CONTENTS))
         )
     return "\n".join(lines)
+
+
+def _contents_text(held: PartitionContents) -> str:
+    fields = {
+        "StartOffset": held.start_offset,
+        "EndOffset": held.end_offset,
+        "Records": held.records,
+        "Bytes": held.size_bytes,
+    }
+    return "".join(f"\t{name}: {'-' if value is None else value}" for name, value in fields.items())

@@ -26,7 +26,7 @@ from penstock.core.errors import (
     UnknownGroup,
     UnknownTopic,
 )
-from penstock.core.ids import TopicPartition
+from penstock.core.ids import OffsetAndMetadata, TopicPartition, uuid_text
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S: Final = 15.0
 _LOADING_PAUSE_S: Final = 0.1
 _WARNING: Final = 4  # as syslog counts
+_WITHOUT_EFFECT: Final = "penstock.topic.configs.without.effect"  # see metadata/broker_config_definitions.py
 
 Answer = TypeVar("Answer")
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Admin:
         found = self._answer(f"topic '{name}'", futures[name])
         return TopicDescription(
             name=found.name,
-            topic_id=str(found.topic_id),
+            topic_id=_kafka_id(found.topic_id),
             internal=found.is_internal,
             partitions=tuple(
                 PartitionDescription(
@@ -119,6 +121,16 @@ class Admin:
         entries = self._answer(f"topic '{name}'", futures[resource])
         own = self._api.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {key: str(entry.value) for key, entry in sorted(entries.items()) if entry.source == own}
+
+    def settings_without_effect(self) -> frozenset[str]:
+        """The topic settings that the broker stores without effect; none on Apache Kafka."""
+        cluster = self._translated("the cluster", lambda: self._client.list_topics(timeout=self._timeout_s))
+        resource = self._api.ConfigResource(self._api.ConfigResource.Type.BROKER, str(min(cluster.brokers)))
+        futures = self._translated(
+            "the broker's settings", lambda: self._client.describe_configs([resource], **self._bounded())
+        )
+        entry = self._answer("the broker's settings", futures[resource]).get(_WITHOUT_EFFECT)
+        return frozenset() if entry is None else frozenset(str(entry.value).split(","))
 
     def create_topic(
         self,
@@ -220,10 +232,14 @@ class Admin:
 
     def group_offsets(self, name: str) -> dict[TopicPartition, int]:
         """The committed offsets of the group."""
+        return {partition: committed.offset for partition, committed in self.group_commits(name).items()}
+
+    def group_commits(self, name: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The committed offsets of the group, each with the metadata of its commit."""
         request = self._api._ConsumerGroupTopicPartitions(name)
         found = self._of_group(name, lambda: self._client.list_consumer_group_offsets([request], **self._bounded()))
         return {
-            TopicPartition(each.topic, each.partition): each.offset
+            TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, each.metadata or "")
             for each in found.topic_partitions
             if each.offset >= 0
         }
@@ -234,10 +250,12 @@ class Admin:
         partitions = {*committed, *(each for member in group.members for each in member.partitions)}
         return progress_of(group, committed, self.offsets(partitions, "latest"))
 
-    def set_group_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def set_group_offsets(
+        self, name: str, offsets: Mapping[TopicPartition, int], *, metadata: str | None = None
+    ) -> None:
         """Raises GroupNotEmpty while the group has active members."""
         subject = f"group '{name}'"
-        request = self._api._ConsumerGroupTopicPartitions(name, native(offsets))
+        request = self._api._ConsumerGroupTopicPartitions(name, native(offsets, metadata))
         try:
             altered = self._of_group(
                 name, lambda: self._client.alter_consumer_group_offsets([request], **self._bounded())
@@ -253,11 +271,16 @@ class Admin:
         self._of_group(name, lambda: self._client.delete_consumer_groups([name], **self._bounded()))
 
     def offsets(
-        self, partitions: Iterable[TopicPartition], at: Literal["earliest", "latest"] | int
+        self,
+        partitions: Iterable[TopicPartition],
+        at: Literal["earliest", "latest"] | int,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> dict[TopicPartition, int]:
         """The earliest offset, the end offset, or the offset of the first record at or after a timestamp (in ms).
 
-        A timestamp after the last record gives the end offset. Partitions that do not exist are left out.
+        Under `read_committed` the end is the last stable offset. A timestamp after the last record gives the end
+        offset. Partitions that do not exist are left out.
         """
         asked = list(partitions)
         if not asked:
@@ -265,16 +288,19 @@ class Admin:
         spec = self._api.OffsetSpec
         wanted = spec.for_timestamp(at) if isinstance(at, int) else getattr(spec, at)()
         request = dict.fromkeys(native(asked), wanted)
-        futures = self._translated("offsets", lambda: self._client.list_offsets(request, **self._bounded()))
+        options = self._bounded()
+        if isolation_level == "read_committed":
+            options["isolation_level"] = _read_committed()
+        futures = self._translated("offsets", lambda: self._client.list_offsets(request, **options))
         found: dict[TopicPartition, int] = {}
         for each, future in futures.items():
             partition = TopicPartition(each.topic, each.partition)
             with suppress(UnknownTopic):
                 found[partition] = self._answer(str(partition), future).offset
         later = [partition for partition, offset in found.items() if offset < 0]
-        return found | (self.offsets(later, "latest") if later else {})
+        return found | (self.offsets(later, "latest", isolation_level=isolation_level) if later else {})
 
-    def _bounded(self) -> dict[str, float]:
+    def _bounded(self) -> dict[str, Any]:
         return {"request_timeout": self._timeout_s}
 
     def _of_group(self, name: str, request: Callable[[], Mapping[str, Future[Any]]]) -> Any:
@@ -304,9 +330,21 @@ class Admin:
         return self._translated(subject, lambda: future.result(timeout=self._timeout_s * 2))
 
 
+def _read_committed() -> Any:
+    from confluent_kafka import IsolationLevel
+
+    return IsolationLevel.READ_COMMITTED
+
+
 def _kafka_name(state: Any) -> str:
-    """Kafka's name for one of the binding's constants: `PREPARING_REBALANCE` is `PreparingRebalance`."""
-    return "".join(part.capitalize() for part in str(state.name).split("_"))
+    """Kafka's name for one of the binding's constants: `PREPARING_REBALANCING` is `PreparingRebalance`."""
+    return "".join(part.capitalize() for part in str(state.name).replace("REBALANCING", "REBALANCE").split("_"))
+
+
+def _kafka_id(found: Any) -> str:
+    """An id as Kafka writes it, in URL-safe base64; the binding's own text is in the standard alphabet."""
+    bits = (found.get_most_significant_bits(), found.get_least_significant_bits())
+    return uuid_text(b"".join((each % (1 << 64)).to_bytes(8, "big") for each in bits))
 
 
 def unknown_topic(name: str, known: Iterable[str]) -> UnknownTopic:

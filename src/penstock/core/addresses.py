@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA_DIR: Final = Path(".penstock")
 
@@ -29,6 +30,8 @@ def parse_host_port(text: str) -> tuple[str, int]:
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
         host = host[1:-1]
+    if not colon and host.isdecimal():
+        raise ValueError(f"'{text}' is a port without a host; write HOST:{text}, as in 127.0.0.1:{text}")
     if not host or (":" in host and not bracketed):
         raise ValueError(f"'{text}' is not HOST:PORT (put an IPv6 address in brackets: [::1]:{DEFAULT_PORT})")
     if not (port_text.isascii() and port_text.isdecimal()) or int(port_text) > 65535:

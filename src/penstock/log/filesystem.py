@@ -9,6 +9,7 @@ sent references the file of its slice; the descriptor closes with the last refer
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Sequence
@@ -22,6 +23,13 @@ IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 
 # fdatasync omits the timestamps of a file, never its length. macOS has only fsync.
 _sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+class FileMoved(OSError):
+    """The name of an open file no longer refers to it: the file was moved, deleted or replaced."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.ENOENT, "the file was moved or deleted while the broker was running", path)
 
 
 class File(Protocol):
@@ -71,6 +79,12 @@ class FileSystem(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Returns when the names in this directory are on disk."""
+
+    def is_in_place(self, path: str, file: File | None) -> bool:
+        """Whether the name refers to this open file; without one, whether it refers to any. Safe in any thread."""
+
+    def path_now(self, file: File) -> str | None:
+        """Where an open file is now, if it was moved; None if it was deleted or the system does not tell."""
 
     def lock(self, path: str) -> File:
         """Locks the file; raises BlockingIOError if another process has locked it.
@@ -164,6 +178,20 @@ class RealFileSystem:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def is_in_place(self, path: str, file: File | None) -> bool:
+        try:
+            named = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return file is None or os.path.samestat(named, os.fstat(file.fd))
+
+    def path_now(self, file: File) -> str | None:
+        try:
+            path = os.readlink(f"/proc/self/fd/{file.fd}")  # Linux only
+            return path if os.path.samestat(os.stat(path), os.fstat(file.fd)) else None
+        except OSError:
+            return None
 
     def lock(self, path: str) -> RealFile:
         file = self.open(path, create=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.log.filesystem import File, FileSystem
+from penstock.log.filesystem import File, FileMoved, FileSystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,21 @@ class FlushTicket:
     """After `sync` returns, every offset below `end_offset` survives a power failure."""
 
     end_offset: int
-    files: Sequence[File]
+    files: Sequence[tuple[str, File]]
+    """With their names: what is synced to a file without a name is lost with the process."""
     small_files: Sequence[tuple[str, bytes]]
     directory: str | None  # set if it has new names; writing a small file syncs it as well
     fs: FileSystem
 
     def sync(self) -> None:
-        """May run in any thread. After an OSError it is unknown what reached the disk."""
-        for file in self.files:
+        """May run in any thread. After an OSError it is unknown what reached the disk.
+
+        Raises FileMoved if a file was moved or deleted.
+        """
+        for path, file in self.files:
             file.sync()
+            if not self.fs.is_in_place(path, file):
+                raise FileMoved(path)
         for path, content in self.small_files:
             self.fs.write_file(path, content, sync=True)
         if self.directory is not None and not self.small_files:

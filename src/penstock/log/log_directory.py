@@ -5,14 +5,16 @@ partitions.
 Must never know: topics beyond their names; the caller provides the configuration of each log.
 
 Invariants: the clean-shutdown marker exists only while no broker runs, and only if every log was closed. After `open`,
-the files of deleted partitions are removed.
+the files of deleted partitions are removed. Nothing is written under the path of a directory that was moved or deleted:
+another broker may use that path by then.
 """
 
 from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Final
 
 from penstock.core.ids import TopicPartition
@@ -28,9 +30,10 @@ from penstock.log.checkpoints import (
 )
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage, ReportDamage
-from penstock.log.filesystem import File, FileSystem
+from penstock.log.filesystem import File, FileMoved, FileSystem
 from penstock.log.flushing import FlushTicket, sync_in_turn
 from penstock.log.partition_log import PartitionLog
+from penstock.log.presence import NamedFile, PresenceCheck
 from penstock.log.segment_caches import SegmentCaches
 
 LOCK_NAME: Final = ".lock"
@@ -119,6 +122,7 @@ class LogDirectory:
 
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> PartitionLog:
         """Creates the directory of a new partition and opens its log."""
+        self._require_in_place()
         if (topic, partition) in self._checkpointed:
             self._drop_deleted()
         path = self._partition_path(topic, partition)
@@ -150,7 +154,12 @@ class LogDirectory:
 
     def delete(self, topic: str, partition: int, unique_id: str) -> str:
         """Removes a partition from the directory. Returns the path for `remove_deleted`, which removes its files."""
-        return self.logs.pop(TopicPartition(topic, partition)).move_aside(f"{unique_id}{DELETED_SUFFIX}")
+        log = self.logs.pop(TopicPartition(topic, partition))
+        try:
+            return log.move_aside(f"{unique_id}{DELETED_SUFFIX}")
+        except FileNotFoundError:
+            # Someone else has removed it already.
+            return log.directory
 
     def set_aside(self, topic: str, partition: int, unique_id: str) -> str:
         """Takes a stray partition out of service, and keeps its files under the returned path."""
@@ -158,10 +167,40 @@ class LogDirectory:
 
     def remove_deleted(self, path: str) -> None:
         """Removes the files of a deleted partition, in any thread. The next start removes what is left."""
-        self._fs.remove_directory(path)
+        with suppress(FileNotFoundError):
+            self._fs.remove_directory(path)
+
+    def presence_check(self, partitions: Collection[TopicPartition]) -> PresenceCheck:
+        """A check whether the directory, and the files that these partitions are written to, have their names."""
+        active = [(place, self.logs[place].active_file) for place in partitions if place in self.logs]
+        return PresenceCheck(self._fs, self._lock_file(), active)
+
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to this directory; False if that cannot be found out."""
+        lock = self._lock_file()
+        try:
+            return lock is None or lock.is_in_place(self._fs)
+        except OSError:
+            return False
+
+    def has_log_in_place(self) -> bool:
+        return any(log.is_in_place() for log in self.logs.values())
+
+    def path_now(self) -> str | None:
+        """Where a directory that is not in place has been moved; None if it was deleted, or this is unknown."""
+        found = None if self._lock is None else self._fs.path_now(self._lock)
+        return None if found is None else found.removesuffix(f"/{LOCK_NAME}")
+
+    def _lock_file(self) -> NamedFile | None:
+        return None if self._lock is None else NamedFile(f"{self.path}/{LOCK_NAME}", self._lock)
+
+    def _require_in_place(self) -> None:
+        if not self.is_in_place():
+            raise FileMoved(self.path)
 
     def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Writes recovery points, log start offsets and high watermarks, which shorten the next recovery."""
+        self._require_in_place()
         recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
         log_start_offsets = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset}
         for name, offsets in (
@@ -172,17 +211,26 @@ class LogDirectory:
             self._fs.write_file(f"{self.path}/{name}", encode_offsets(offsets), sync=True)
         self._checkpointed = {*self.logs, *high_watermarks}
 
-    def close(self, high_watermarks: Mapping[TopicPartition, int], sync_all: SyncAll = sync_in_turn) -> None:
+    def close(
+        self,
+        high_watermarks: Mapping[TopicPartition, int],
+        sync_all: SyncAll = sync_in_turn,
+        *,
+        offline: Collection[TopicPartition] = (),
+    ) -> None:
         """Closes every log and, if everything reached the disk, writes the clean-shutdown marker.
 
-        `sync_all` syncs all tickets or raises; it may use threads.
+        `sync_all` syncs all tickets or raises; it may use threads. Logs that are `offline` are left as they are, and
+        without a marker, so that the next start recovers them.
         """
-        tickets = [(log, log.begin_close()) for log in self.logs.values()]
+        self._require_in_place()
+        tickets = [(log, log.begin_close()) for place, log in self.logs.items() if place not in offline]
         sync_all([ticket for _, ticket in tickets if ticket.files or ticket.small_files or ticket.directory])
         for log, ticket in tickets:
             log.finish_close(ticket)
         self.write_checkpoints(high_watermarks)
-        self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT, sync=True)
+        if not offline:
+            self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT, sync=True)
         self.logs.clear()
         self._lock = None
 

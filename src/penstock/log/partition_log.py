@@ -16,6 +16,7 @@ from penstock.log.filesystem import FILE_NAME_BYTES_MAX, File, FileSystem
 from penstock.log.flushing import FlushTicket
 from penstock.log.leader_epochs import LeaderEpochs
 from penstock.log.log_state import LogState
+from penstock.log.presence import NamedFile
 from penstock.log.producer_recovery import restore_producers
 from penstock.log.producer_snapshot import encode as encode_snapshot
 from penstock.log.producer_snapshot import remove_stale, snapshot_path
@@ -142,6 +143,18 @@ class PartitionLog:
         return self.aborted_transactions(fetch_offset, self._reader.upper_bound_offset(fetched))
 
     @property
+    def active_file(self) -> NamedFile:
+        """The file that is written to, for a check of presence."""
+        return self._state.active.named_file
+
+    def is_in_place(self) -> bool:
+        """Whether the file that is written to still has its name; False if that cannot be found out."""
+        try:
+            return self.active_file.is_in_place(self._state.fs)
+        except OSError:
+            return False
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._state.segments)
 
@@ -185,9 +198,10 @@ class PartitionLog:
 
     def _flush_ticket(self, small_files: list[tuple[str, bytes]]) -> FlushTicket:
         state, appender = self._state, self._appender
-        files: list[File] = []
+        files: list[tuple[str, File]] = []
         if self.recovery_point < state.log_end_offset:
-            files = [segment.file for segment in state.segments[state.segment_number(self.recovery_point) :]]
+            unflushed = state.segments[state.segment_number(self.recovery_point) :]
+            files = [(segment.log_path, segment.file) for segment in unflushed]
         if appender.epochs_changed:
             small_files.append((state.epoch_checkpoint_path, state.epochs.encode()))
         ticket = FlushTicket(
@@ -204,6 +218,15 @@ class PartitionLog:
         """Call it after `ticket.sync()`. Returns the new recovery point."""
         self.recovery_point = max(self.recovery_point, min(ticket.end_offset, self._state.log_end_offset))
         return self.recovery_point
+
+    def moved_file(self, ticket: FlushTicket) -> str | None:
+        """The path of a file of the ticket that was moved or deleted by others; None if there is none.
+
+        A ticket may also hold files that this log itself has removed meanwhile, with deleted records.
+        """
+        own = {segment.log_path for segment in self._state.segments}
+        fs = self._state.fs
+        return next((path for path, file in ticket.files if path in own and not fs.is_in_place(path, file)), None)
 
     def flush(self) -> int:
         """All three steps of a flush, blocking."""

@@ -17,6 +17,7 @@ from penstock.log.batches import MAX_OFFSET, BatchAnomaly
 from penstock.log.config import LogConfig
 from penstock.log.filesystem import File, FileSystem
 from penstock.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from penstock.log.presence import NamedFile
 from penstock.log.segment_caches import SegmentCaches
 from penstock.protocol.record_batch import NO_TIMESTAMP
 
@@ -161,6 +162,11 @@ class Segment:
                 file = self._fs.open(path)
                 self._caches.files.put(path, file)
         return file
+
+    @property
+    def named_file(self) -> NamedFile:
+        """The log file under its name, for a check of presence; it is not opened for that."""
+        return NamedFile(self.log_path, self._held_file)
 
     def hold_file(self) -> File:
         """Keeps the file open for appends."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
-from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
+from penstock.metadata.broker_config_definitions import BROKER_CONFIGS, WITHOUT_EFFECT
 from penstock.metadata.config_definition import ConfigError, ConfigValue, definition_of, nearest_name
 from penstock.metadata.config_source import BrokerLayers
 from penstock.metadata.listeners import (
@@ -206,6 +206,8 @@ def _check_static(name: str, text: str) -> bool:
     """Whether the setting counts. False for Kafka's names without effect here; ConfigError for what must not pass."""
     if name in NAMES_WITHOUT_EFFECT:
         return False
+    if name == WITHOUT_EFFECT:
+        raise ConfigError(f"{name} describes this version of the broker, and cannot be set; remove it")
     reason = refusal(name)
     if reason is not None:
         raise ConfigError(f"{name} is not supported: {reason}; remove it")

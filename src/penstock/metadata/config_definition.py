@@ -10,7 +10,7 @@ rewritten: DescribeConfigs shows it as it was set.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -72,6 +72,8 @@ class ConfigDefinition(NamedTuple):
     throttled_replicas: bool = False
     internal: bool = False
     scope: DynamicScope = DynamicScope.READ_ONLY
+    has_effect: bool = True
+    """False where this version stores and describes the setting, as Kafka's clients expect, and does nothing else."""
 
     @property
     def sensitive(self) -> bool:
@@ -170,6 +172,13 @@ class ConfigDefinition(NamedTuple):
 def table(definitions: Iterable[ConfigDefinition]) -> dict[str, ConfigDefinition]:
     """Definitions by name."""
     return {definition.name: definition for definition in definitions}
+
+
+def names_without_effect(
+    names: Iterable[str], definitions: Mapping[str, ConfigDefinition], others: Container[str] = ()
+) -> list[str]:
+    """Those of the names that this version stores without effect; `others` are accepted without a definition."""
+    return [name for name in names if name in others or (name in definitions and not definitions[name].has_effect)]
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:

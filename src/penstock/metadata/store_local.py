@@ -9,7 +9,7 @@ order of changes. This is the only module of the package that touches a disk. It
 
 Invariants:
 - What `append` returned from is on disk, whole. What it failed on is not: a partly written line is cut off again.
-- After a failed fsync the journal accepts nothing more.
+- After a failed fsync, or once its file was moved or deleted, the journal accepts nothing more.
 - One process at a time has the directory: it is locked for as long as the journal is open.
 """
 
@@ -138,7 +138,19 @@ class LocalJournal:
             self._failure = f"The metadata journal could not be flushed to disk: {error.strerror}"
             self._cut_back()
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._failure}; restart the broker.") from error
+        self._check_in_place()
         self._size += len(line)
+
+    def _check_in_place(self) -> None:
+        """An open file outlives its name: what was written to it would be lost with this process."""
+        path = self._directory / JOURNAL
+        try:
+            in_place = os.path.samestat(os.stat(path), os.fstat(self._journal_fd))
+        except OSError:
+            in_place = False
+        if not in_place:
+            self._failure = f"The metadata journal {path} was moved or deleted while the broker was running"
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._failure}; restart the broker.")
 
     @property
     def has_grown(self) -> bool:

@@ -23,14 +23,14 @@ def test_a_topic_from_creation_to_deletion(penstock: Command) -> None:
     topic = f"cli-{uuid4().hex}"
     created = penstock(
         "topic", "create", "--topic", topic, "--partitions", "3", "--replication-factor", "1",
-        "--config", "retention.ms=86400000",
+        "--config", "flush.ms=86400000",
     )  # fmt: skip
     assert (created.returncode, created.stderr) == (0, b"")
     assert topic in penstock("topic", "list").stdout.decode().splitlines()
     assert topic in json.loads(penstock("topic", "list", "--json").stdout)
 
     before = described(penstock, topic)
-    assert before["configs"] == {"retention.ms": "86400000"}
+    assert before["configs"] == {"flush.ms": "86400000"}
     assert before["replication_factor"] == 1
     partitions = before["partitions"]
     assert isinstance(partitions, list)
@@ -39,7 +39,7 @@ def test_a_topic_from_creation_to_deletion(penstock: Command) -> None:
 
     altered = penstock(
         "topic", "alter", topic, "--partitions", "5", "--config", "max.message.bytes=2000000",
-        "--delete-config", "retention.ms",
+        "--delete-config", "flush.ms",
     )  # fmt: skip
     assert (altered.returncode, altered.stderr) == (0, b"")
     after = described(penstock, topic)
@@ -58,6 +58,50 @@ def test_describe_writes_the_lines_of_kafka_topics(penstock: Command, new_topic:
     assert first.startswith(f"Topic: {topic}\tTopicId: ")
     assert "\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: " in first
     assert [line.split("\t")[2] for line in rest] == ["Partition: 0", "Partition: 1"]
+
+
+def test_settings_without_effect_are_said(penstock: Command, broker_name: str) -> None:
+    """Kafka's clients may set them; a person is told that they do nothing yet. Apache Kafka has none of them."""
+    if broker_name != "penstock":
+        pytest.skip("Apache Kafka has no setting without effect")
+    topic = f"cli-{uuid4().hex}"
+    said = "penstock: settings without effect in this version of the broker: "
+    created = penstock(
+        "topic", "create", topic, "--config", "retention.ms=1000", "--config", "cleanup.policy=compact",
+        "--config", "flush.messages=1",
+    )  # fmt: skip
+    assert created.returncode == 0
+    assert only_line(created.stderr) == f"{said}cleanup.policy, retention.ms"
+    altered = penstock("topic", "alter", topic, "--config", "retention.bytes=1000")
+    assert only_line(altered.stderr) == f"{said}retention.bytes"
+    assert only_line(penstock("topic", "describe", topic).stderr) == (
+        f"{said}cleanup.policy, retention.bytes, retention.ms"
+    )
+    assert described(penstock, topic)["configs_without_effect"] == [
+        "cleanup.policy",
+        "retention.bytes",
+        "retention.ms",
+    ]
+
+
+def test_describe_shows_what_a_topic_holds(penstock: Command, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(partitions=2)
+    assert penstock("produce", topic, "-p", "0", stdin=b"a\nb\nc\n").returncode == 0
+    description = described(penstock, topic)
+    partitions = description["partitions"]
+    assert isinstance(partitions, list)
+    first, second = partitions
+    assert (first["start_offset"], first["end_offset"], first["records"]) == (0, 3, 3)
+    assert (second["start_offset"], second["end_offset"], second["records"], second["size_bytes"]) == (0, 0, 0, 0)
+    assert first["size_bytes"] > 60
+    assert (description["records"], description["size_bytes"]) == (3, first["size_bytes"])
+    _topic, line, _other = penstock("topic", "describe", topic).stdout.decode().splitlines()
+    assert line.split("\t")[6:] == [
+        "StartOffset: 0",
+        "EndOffset: 3",
+        "Records: 3",
+        f"Bytes: {first['size_bytes']}",
+    ]
 
 
 def test_creating_twice_fails_unless_that_is_allowed(penstock: Command, new_topic: Callable[..., str]) -> None:

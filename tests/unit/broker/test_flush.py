@@ -11,6 +11,7 @@ import pytest
 from penstock.broker.flush import Flusher
 from penstock.broker.partition import Partition
 from penstock.core.metrics import Histogram
+from penstock.log.filesystem import FileMoved
 
 
 class FakeTicket:
@@ -32,6 +33,8 @@ class FakePartition:
         self.deleted_by_sync = False  # the topic is deleted while its sync runs
         self.syncs = 0
         self.completed = 0
+        self.offline_reason: OSError | None = None
+        self.moved: str | None = None
         self.begin_error: OSError | None = None
         self.sync_error: OSError | None = None
 
@@ -46,6 +49,12 @@ class FakePartition:
 
     def flushed(self, ticket: FakeTicket) -> None:
         self.completed += 1
+
+    def moved_file(self, ticket: FakeTicket) -> str | None:
+        return self.moved
+
+    def take_offline(self, reason: OSError) -> None:
+        self.offline_reason = reason
 
 
 class Flushing:
@@ -122,6 +131,24 @@ def test_a_topic_that_was_deleted_meanwhile_fails_nobody(deleted_at: str) -> Non
         assert flushing.fatal == []
         assert neighbour.completed == 2
         assert deleted.syncs == (0 if deleted_at == "before the round" else 1)
+        flushing.flusher.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_whose_file_was_moved_fails_alone() -> None:
+    async def scenario() -> None:
+        flushing = Flushing()
+        neighbour, moved, unopened, rolled = (FakePartition() for _ in range(4))
+        moved.sync_error, moved.moved = FileMoved("topic-0/0.log"), "topic-0/0.log"
+        unopened.begin_error = FileNotFoundError(errno.ENOENT, "No such file or directory", "topic-1/0.log")
+        rolled.sync_error = FileMoved("topic-2/0.log")  # the log itself removed it, with deleted records
+
+        failures = await flushing.flush(neighbour, moved, unopened, rolled)
+
+        assert [failure and failure.filename for failure in failures] == [None, "topic-0/0.log", "topic-1/0.log", None]
+        assert flushing.fatal == []
+        assert (neighbour.completed, moved.completed, unopened.completed, rolled.completed) == (1, 0, 0, 1)
         flushing.flusher.close()
 
     asyncio.run(scenario())

@@ -9,9 +9,11 @@ Versions: 0.
 from __future__ import annotations
 
 from penstock.broker.authorized_operations import ALL_TOPIC_OPERATIONS
+from penstock.broker.node import Node
+from penstock.broker.presence import offline_replicas
 from penstock.broker.request_context import RequestContext
 from penstock.core.ids import TopicName
-from penstock.metadata.image import ClusterImage, PartitionImage
+from penstock.metadata.image import PartitionImage
 from penstock.metadata.topics import is_internal, validate_topic_name
 from penstock.protocol.definitions.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -38,7 +40,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
         if not room:
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=first)
             break
-        topic = _described(name, image, first, room)
+        topic = _described(name, context.node, first, room)
         response.topics.append(topic)
         room -= len(topic.partitions)
         end = first + len(topic.partitions)
@@ -48,15 +50,17 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     return response
 
 
-def _described(name: str, image: ClusterImage, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
-    topic = image.topics.get(TopicName(name))
+def _described(name: str, node: Node, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
+    topic = node.image.topics.get(TopicName(name))
     answer = DescribeTopicPartitionsResponseTopic(name=name, is_internal=is_internal(name))
     if topic is None:
         answer.error_code = _why_missing(name)
         return answer
     answer.topic_id = topic.topic_id
     answer.topic_authorized_operations = ALL_TOPIC_OPERATIONS
-    answer.partitions = [_described_partition(partition, image) for partition in topic.partitions[first : first + room]]
+    answer.partitions = [
+        _described_partition(name, partition, node) for partition in topic.partitions[first : first + room]
+    ]
     return answer
 
 
@@ -68,8 +72,8 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _described_partition(partition: PartitionImage, image: ClusterImage) -> DescribeTopicPartitionsResponsePartition:
-    has_leader = partition.leader in image.brokers
+def _described_partition(topic: str, partition: PartitionImage, node: Node) -> DescribeTopicPartitionsResponsePartition:
+    has_leader = partition.leader in node.image.brokers
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=partition.index,
@@ -79,7 +83,7 @@ def _described_partition(partition: PartitionImage, image: ClusterImage) -> Desc
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[broker for broker in partition.replicas if broker not in image.brokers],
+        offline_replicas=offline_replicas(node, topic, partition),
     )
 
 

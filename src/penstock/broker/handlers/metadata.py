@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED_FOR
 from penstock.broker.deferred import Barrier, Deferred
+from penstock.broker.presence import offline_replicas
 from penstock.broker.request_context import RequestContext
 from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.core.ids import ZERO_TOPIC_ID, TopicId, TopicName
@@ -59,7 +60,7 @@ def _answer(request: MetadataRequest, context: RequestContext, creations: Creati
         MetadataResponseBroker(node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
         for broker, endpoint in image.endpoints(context.connection.listener_name)
     ]
-    cluster = _Cluster(image, frozenset(broker.node_id for broker in brokers), context.api_version)
+    cluster = _Cluster(context.node, frozenset(broker.node_id for broker in brokers), context.api_version)
     response = MetadataResponse(
         brokers=brokers,
         cluster_id=image.cluster_id,
@@ -135,14 +136,14 @@ def _answered_name(wanted: MetadataRequestTopic, api_version: int) -> str | None
 class _Cluster(NamedTuple):
     """The cluster as one client sees it: it reaches the brokers that have its listener."""
 
-    image: ClusterImage
+    node: Node
     reachable: frozenset[int]
     api_version: int
 
     def leader_error(self, leader: int) -> ErrorCode:
         if leader in self.reachable:
             return ErrorCode.NONE
-        if leader in self.image.brokers and self.api_version >= LISTENER_ERROR_SINCE:
+        if leader in self.node.image.brokers and self.api_version >= LISTENER_ERROR_SINCE:
             return ErrorCode.LISTENER_NOT_FOUND
         return ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -152,12 +153,12 @@ def _described(topic: TopicImage, cluster: _Cluster, topic_operations: int) -> M
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_described_partition(partition, cluster) for partition in topic.partitions],
+        partitions=[_described_partition(topic.name, partition, cluster) for partition in topic.partitions],
         topic_authorized_operations=topic_operations,
     )
 
 
-def _described_partition(partition: PartitionImage, cluster: _Cluster) -> MetadataResponsePartition:
+def _described_partition(topic: str, partition: PartitionImage, cluster: _Cluster) -> MetadataResponsePartition:
     error = cluster.leader_error(partition.leader)
     return MetadataResponsePartition(
         error_code=error,
@@ -166,5 +167,5 @@ def _described_partition(partition: PartitionImage, cluster: _Cluster) -> Metada
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=[broker for broker in partition.replicas if broker not in cluster.image.brokers],
+        offline_replicas=offline_replicas(cluster.node, topic, partition),
     )

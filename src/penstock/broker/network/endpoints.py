@@ -6,11 +6,13 @@ listener name. Must not know: connections and requests.
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.core.addresses import host_port_text
 from penstock.metadata.image import Endpoint
 from penstock.metadata.listeners import Listener
 
@@ -75,8 +77,24 @@ def _bind(listener: Listener) -> socket.socket:
         bound.setblocking(False)
     except OSError as error:
         bound.close()
-        raise CannotListen(
-            f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; "
-            "stop the process that uses the address, or choose another with --listen"
-        ) from None
+        place = host_port_text(listener.host, listener.port)
+        raise CannotListen(f"cannot listen on {place}: {_why(error, listener)}") from None
     return bound
+
+
+def _why(error: OSError, listener: Listener) -> str:
+    """What is wrong with the address, and what to do."""
+    if isinstance(error, socket.gaierror):
+        return f"the name {listener.host} does not resolve; choose an address of this machine with --listen"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "the address is already in use; stop the process that uses it, or choose another port with --listen"
+        case errno.EADDRNOTAVAIL:
+            return (
+                f"{listener.host} is not an address of this machine; listen on 127.0.0.1, on 0.0.0.0 for every "
+                "interface, or on an address that `ip address` shows"
+            )
+        case errno.EACCES | errno.EPERM:
+            return f"permission denied; ports below 1024 need privileges: choose another than {listener.port}"
+        case _:
+            return f"{error.strerror}; choose another address with --listen"

@@ -16,7 +16,7 @@ from penstock.broker.deferred import Deferred
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
-from penstock.core.ids import BrokerId
+from penstock.core.ids import BrokerId, TopicPartition
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.image import BrokerImage, BrokerRegistered, Change, ClusterImage, Endpoint
 from penstock.metadata.store import Decide, OnDecided
@@ -35,6 +35,7 @@ class AdminNode:
         self.entropy = SeededEntropy()
         self.store = immediate_store(directory, self.entropy.uuid, cluster_id="test-cluster")
         self.broker_id = BrokerId(1)
+        self.offline: set[TopicPartition] = set()
         self._static = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in settings.items()])
         self._use_dynamic_config()
         self.producer_ids = ProducerIds(self.store)
