@@ -110,8 +110,8 @@ def run_app(words: list[str]) -> int:
     except BrokerProcessError as failure:
         code = ExitCode(failure.exit_code) if failure.exit_code in _BROKER_CODES else ExitCode.FAILURE
         # The child's last line on stderr already names the problem.
-        reason = failure.printed.rpartition("\n")[2].removeprefix("penstock: ") or str(failure)
-        raise CommandError(f"the embedded broker: {reason}", code) from failure
+        reason = failure.printed.rpartition("\n")[2].removeprefix("penstock: ").removeprefix("penstock broker: ")
+        raise CommandError(f"the embedded broker: {reason or failure}", code) from failure
     finally:
         signal.signal(signal.SIGTERM, previous)
     return ExitCode.OK

@@ -16,6 +16,7 @@ import typer
 from penstock.cli import group_layout as layout
 from penstock.cli.command_error import usage_error
 from penstock.cli.connection import connected
+from penstock.cli.group_positions import copy_note, keeper_of, positions_of, store_of
 from penstock.cli.offset_reset import (
     FromPlan,
     Scenario,
@@ -33,6 +34,7 @@ from penstock.cli.offset_reset import (
 )
 from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
 from penstock.client.admin import Admin
+from penstock.client.groups import GroupDescription, PartitionProgress, progress_of
 from penstock.core.errors import ClientError, GroupNotEmpty, UnknownGroup
 
 GroupsArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", show_default=False)]
@@ -40,6 +42,14 @@ GroupArgument = Annotated[str | None, typer.Argument(metavar="GROUP", show_defau
 GroupOption = Annotated[
     str | None,
     typer.Option("--group", metavar="GROUP", help="The same as the argument, for kafka-consumer-groups.sh users."),
+]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="The database that holds the group's positions: sqlite:///FILE or postgresql://HOST/DATABASE.",
+    ),
 ]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 
@@ -50,7 +60,11 @@ def build() -> typer.Typer:
         "list": (list_groups, examples("penstock group list", "penstock group list --state Empty --json")),
         "describe": (
             describe,
-            examples("penstock group describe billing", "penstock group describe billing --members --verbose"),
+            examples(
+                "penstock group describe billing",
+                "penstock group describe billing --members --verbose",
+                "penstock group describe revenue --store sqlite:///revenue.db",
+            ),
         ),
         "reset-offsets": (
             reset_offsets,
@@ -58,6 +72,7 @@ def build() -> typer.Typer:
                 "penstock group reset-offsets billing --topic orders --to-earliest             dry run",
                 "penstock group reset-offsets billing --topic orders:0,1 --shift-by -10 --execute",
                 "penstock group reset-offsets billing --all-topics --to-datetime 2030-01-01T00:00:00 --execute",
+                "penstock group reset-offsets revenue --all-topics --to-earliest --store sqlite:///revenue.db",
             ),
         ),
         "delete": (delete, examples("penstock group delete billing")),
@@ -108,6 +123,7 @@ def describe(
     state: Annotated[bool, typer.Option("--state", help="Show the state.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag; the default.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="With --members: show the assignment.")] = False,
+    store: Store = None,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
@@ -118,19 +134,25 @@ def describe(
     chosen = _groups(names, group)
     if bool(chosen) == all_groups:
         raise usage_error("use either GROUP... or --all-groups")
+    if store is not None and len(chosen) != 1:
+        raise usage_error("--store: use it with one group")
     with connected(bootstrap_server, client_properties) as configuration:
         admin = Admin.from_librdkafka(configuration)
         if all_groups:
             chosen = [listed.name for listed in admin.list_groups()]
-        described = [(found, admin.group_progress(found)) for found in map(admin.describe_group, chosen)]
+        described = [(found, _progress(admin, found, store)) for found in map(admin.describe_group, chosen)]
+        keepers = {name: keeper_of(admin, name) for name in chosen}
     if as_json:
-        print(json.dumps([layout.as_json(found, progress) for found, progress in described]))
+        print(json.dumps([layout.as_json(found, progress, keepers[found.name]) for found, progress in described]))
     elif members:
         print(layout.members_table([found for found, _progress in described], with_partitions=verbose))
     elif state:
         print(layout.states_table([found for found, _progress in described]))
     else:
         print(layout.offsets_table(described))
+        for name, keeper in keepers.items():
+            if keeper is not None and store is None:
+                print(f"penstock: {copy_note(name, keeper)}", file=sys.stderr)
 
 
 def reset_offsets(
@@ -175,6 +197,7 @@ def reset_offsets(
     export: Annotated[
         bool, typer.Option("--export", help="Print the new offsets as CSV: topic,partition,offset.")
     ] = False,
+    store: Store = None,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
@@ -201,14 +224,15 @@ def reset_offsets(
     with connected(bootstrap_server, client_properties) as configuration:
         admin = Admin.from_librdkafka(configuration)
         _require_no_members(admin, chosen)
-        current = admin.group_offsets(chosen)
-        if isinstance(scenario, FromPlan):
-            partitions = sorted(scenario.offsets)
-        else:
-            partitions = sorted(current) if all_topics else chosen_partitions(admin, choices)
-        moved = new_offsets(admin, scenario, partitions, current)
-        if execute:
-            admin.set_group_offsets(chosen, moved)
+        with positions_of(admin, chosen, store) as positions:
+            current = positions.current()
+            if isinstance(scenario, FromPlan):
+                partitions = sorted(scenario.offsets)
+            else:
+                partitions = sorted(current) if all_topics else chosen_partitions(admin, choices)
+            moved = new_offsets(admin, scenario, partitions, current)
+            if execute:
+                positions.move(moved)
     if as_json:
         rows = [
             {
@@ -247,7 +271,10 @@ def delete(
         admin = Admin.from_librdkafka(configuration)
         for name in [listed.name for listed in admin.list_groups()] if all_groups else chosen:
             try:
+                keeper = keeper_of(admin, name)
                 admin.delete_group(name)
+                if keeper is not None:
+                    print(f"penstock: {copy_note(name, keeper)}; the positions themselves stay", file=sys.stderr)
             except ClientError as failure:
                 failures.append(failure)
                 outcomes.append((name, False))
@@ -261,6 +288,14 @@ def delete(
                 print(f"Deleted group {name}.")
     if failures:
         raise failures[0]
+
+
+def _progress(admin: Admin, group: GroupDescription, store_url: str | None) -> list[PartitionProgress]:
+    if store_url is None:
+        return admin.group_progress(group)
+    with store_of(group.name, store_url) as store:
+        stored = {partition: offset for partition, offset in store.positions(group.name).items() if offset is not None}
+    return progress_of(group, stored, admin.offsets(stored, "latest"))
 
 
 def _require_no_members(admin: Admin, name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from penstock.client.groups import GroupDescription, GroupMember, PartitionProgress
 from penstock.core.ids import TopicPartition
+from penstock.core.mirrored_offsets import MirroredFrom
 
 _NOTHING: Final = "-"
 
@@ -67,14 +68,17 @@ def as_csv(offsets: Mapping[TopicPartition, int]) -> str:
     return "\n".join(f'"{topic}",{partition},{offset}' for (topic, partition), offset in offsets.items())
 
 
-def as_json(group: GroupDescription, progress: Sequence[PartitionProgress]) -> dict[str, Any]:
+def as_json(
+    group: GroupDescription, progress: Sequence[PartitionProgress], keeper: MirroredFrom | None
+) -> dict[str, Any]:
     return {
         "group": group.name,
         "state": group.state,
         "type": group.protocol,
         "assignor": group.assignor or None,
         "coordinator": group.coordinator or None,
-        "lag": sum(each.lag or 0 for each in progress),
+        "lag": _total_lag(progress),
+        "positions": None if keeper is None else {"kept_in": keeper.keeper, "at": keeper.place},
         "offsets": [
             {
                 "topic": each.partition.topic,
@@ -97,6 +101,14 @@ def as_json(group: GroupDescription, progress: Sequence[PartitionProgress]) -> d
             for member in group.members
         ],
     }
+
+
+def _total_lag(progress: Sequence[PartitionProgress]) -> int | None:
+    """None if a partition that exists has no committed offset: then its lag is unknown, not 0."""
+    existing = [each for each in progress if each.end_offset is not None]
+    if any(each.committed is None for each in existing):
+        return None
+    return sum(each.lag or 0 for each in existing)
 
 
 def _assignment(member: GroupMember) -> str:

@@ -22,12 +22,15 @@ _SEEK_RETRY_S: Final = 0.01
 _NOT_FETCHING_YET: Final = -172
 
 
-def native(partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]) -> list[Any]:
-    """The partitions as confluent-kafka's TopicPartition; a mapping also sets their offsets."""
+def native(
+    partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int], metadata: str | None = None
+) -> list[Any]:
+    """The partitions as confluent-kafka's TopicPartition; a mapping also sets their offsets, with metadata."""
     from confluent_kafka import TopicPartition as Native
 
     if isinstance(partitions, Mapping):
-        return [Native(topic, partition, offset) for (topic, partition), offset in partitions.items()]
+        kept: dict[str, Any] = {} if metadata is None else {"metadata": metadata}
+        return [Native(topic, partition, offset, **kept) for (topic, partition), offset in partitions.items()]
     return [Native(topic, partition) for topic, partition in partitions]
 
 
@@ -55,7 +58,7 @@ class Assignment:
         self.partitions: set[TopicPartition] = set()
         self.moved: set[TopicPartition] = set()
         self.settled = False
-        """Whether the consumer has received an assignment, even an empty one."""
+        """Whether the consumer has an assignment now, even an empty one. A rebalance takes it away until it ends."""
         self.on_assign: OnPartitions | None = None
         self.on_revoke: OnPartitions | None = None
         self.on_lost: OnPartitions | None = None
@@ -112,9 +115,12 @@ class Assignment:
             (client.incremental_assign if self._cooperative else client.assign)(positions)
 
     def revoked(self, _client: Any, partitions: Sequence[Any]) -> None:
+        if not self._cooperative:
+            self.settled = False
         self._remove(_topic_partitions(partitions), self.on_revoke)
 
     def lost(self, _client: Any, partitions: Sequence[Any]) -> None:
+        self.settled = False
         self._remove(_topic_partitions(partitions), self.on_lost)
 
     def _remove(self, removed: list[TopicPartition], callback: OnPartitions | None) -> None:

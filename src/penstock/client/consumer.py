@@ -13,23 +13,28 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.client.assignment import Assignment, OnPartitions, StartingOffsets, native, seek_with_retries
+from penstock.client.end_of_log import EndOfLog
 from penstock.client.errors import from_kafka_error
 from penstock.client.offset_commits import OffsetCommits, OnCommit
-from penstock.client.record_reading import RecordReader, error_of, no_offset, partition_of
+from penstock.client.record_reading import END_OF_PARTITION, RecordReader, error_of, no_offset, partition_of
 from penstock.client.records import Record, next_offsets
 from penstock.client.serializers import Deserializer, Format, deserializer
-from penstock.client.settings import consumer_settings, is_cooperative
+from penstock.client.settings import connection_config, consumer_settings, is_cooperative
 from penstock.core.errors import ClientError, DeserializationError, InvalidClientSetting, NoOffset
 from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+    from penstock.client.admin import IsolationLevel
+    from penstock.client.delivery.dead_letters import OnError
+    from penstock.client.delivery.error_handling import ErrorHandling
     from penstock.client.delivery.loop import Handler, Store
     from penstock.core.guarantee import Guarantee
 
@@ -49,12 +54,14 @@ class Consumer:
         value_deserializer: Format | Deserializer | None = None,
     ) -> None:
         self._settings = consumer_settings(config)
-        self._isolation_level: str = self._settings.values["isolation.level"]
-        self._api_timeout_s: float = self._settings.values["default.api.timeout.ms"] / 1000
+        self._isolation_level: IsolationLevel = self._settings.values["isolation.level"]
+        self.api_timeout_s: float = self._settings.values["default.api.timeout.ms"] / 1000
         self._auto_commit = self._settings.values["enable.auto.commit"] and "group.id" in self._settings.given
         self._reader = RecordReader(deserializer(key_deserializer), deserializer(value_deserializer))
         self._assignment = Assignment(cooperative=is_cooperative(self._settings))
-        self._commits = OffsetCommits(self._settings.values.get("group.id", ""), timeout_s=self._api_timeout_s)
+        self._commits = OffsetCommits(self._settings.values.get("group.id", ""), timeout_s=self.api_timeout_s)
+        self._end_of_log = EndOfLog(self.connection_config(), timeout_s=self.api_timeout_s)
+        self._paused: set[TopicPartition] = set()
         self._topics: list[str] = []
         self._positions: dict[TopicPartition, int] = {}
         self._returned: list[Record] = []
@@ -63,6 +70,10 @@ class Consumer:
         self._stopping = threading.Event()
         self._lazy_client: Any = None
         self._closed = False
+
+    def connection_config(self) -> dict[str, Any]:
+        """The settings of this consumer that concern its connections, for another client."""
+        return connection_config(self._settings)
 
     @property
     def group_id(self) -> str:
@@ -106,6 +117,7 @@ class Consumer:
         client = self._client()
         self._translated("assigning partitions", lambda: self._assignment.assign(client, partitions))
         self._positions = dict(partitions) if isinstance(partitions, Mapping) else {}
+        self._end_of_log.forget([TopicPartition(*each) for each in partitions])
 
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._assignment.partitions)
@@ -143,8 +155,34 @@ class Consumer:
         return self._stopping.is_set()
 
     def settled(self) -> bool:
-        """Whether the consumer has an assignment: from the group, or by `assign`."""
+        """Whether the consumer has an assignment, which may be empty: from the group, or by `assign`."""
         return self._assignment.settled
+
+    def has_joined(self) -> bool:
+        """Whether the group's coordinator knows this consumer as a member."""
+        return bool(self._client().memberid())
+
+    @property
+    def rebalance_timeout_s(self) -> float:
+        """How long the other members may delay an assignment: a dead one by its session, a slow one by its handler."""
+        values = self._settings.values
+        return float(max(values["max.poll.interval.ms"], values.get("session.timeout.ms", 0))) / 1000
+
+    def caught_up(self) -> bool:
+        """Whether the brokers confirm that every assigned partition, unless paused, has been read to its end.
+
+        Raises ClientError if they do not answer, and UnknownTopic if the consumer subscribed to a topic that does not
+        exist.
+        """
+        if self._assignment.partitions or not self._topics:
+            unpaused = self._assignment.partitions - self._paused
+            return self._end_of_log.is_reached(unpaused, self._positions, self._isolation_level)
+        self.require_topics()
+        return self._end_of_log.is_someone_elses(self.group_id)
+
+    def require_topics(self) -> None:
+        """Raises UnknownTopic if the consumer subscribed to a topic that does not exist."""
+        self._end_of_log.require_topics(self._topics)
 
     def run(
         self,
@@ -154,17 +192,29 @@ class Consumer:
         store: Store | None = None,
         batch: bool = False,
         stop_when_idle_s: float | None = None,
+        on_error: OnError | None = None,
+        on_handler_error: OnError | None = None,
     ) -> int:
         """Calls the handler with every record and commits progress according to the guarantee; see docs/clients.md.
 
         The handler receives a record, or a list of records with `batch=True`; under `exactly_once` also the open
-        transaction of the store. Returns the number of handled records after `stop`, or when no record arrived for
-        `stop_when_idle_s`.
+        transaction of the store. `on_error` decides about records that cannot be deserialized, `on_handler_error` about
+        those whose handler raises: 'stop', 'drop' or {'dead_letters': TOPIC}. Returns the number of processed records
+        after `stop`, or when no record arrived for `stop_when_idle_s` and none is left.
         """
         from penstock.client.delivery.loop import run
 
         try:
-            return run(self, handler, guarantee, store, batch=batch, stop_when_idle_s=stop_when_idle_s)
+            return run(
+                self,
+                handler,
+                guarantee,
+                store,
+                batch=batch,
+                stop_when_idle_s=stop_when_idle_s,
+                on_error=on_error,
+                on_handler_error=on_handler_error,
+            )
         finally:
             self._stopping.clear()
 
@@ -177,6 +227,7 @@ class Consumer:
             self._seek_now(partition, offset)
         self._positions[partition] = offset
         self._without_offset.discard(partition)
+        self._end_of_log.forget([partition])
 
     def rewind(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Seeks in the partitions that are still assigned; the others start from the group's committed offset."""
@@ -205,10 +256,14 @@ class Consumer:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stops returning records of these partitions until `resume`; membership and positions are kept."""
-        self._translated("pausing", functools.partial(self._client().pause, native(partitions)))
+        chosen = list(partitions)
+        self._translated("pausing", functools.partial(self._client().pause, native(chosen)))
+        self._paused.update(chosen)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        self._translated("resuming", functools.partial(self._client().resume, native(partitions)))
+        chosen = list(partitions)
+        self._translated("resuming", functools.partial(self._client().resume, native(chosen)))
+        self._paused.difference_update(chosen)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commits the positions after the last `poll`, or these offsets (of the next records), and waits.
@@ -221,13 +276,20 @@ class Consumer:
             self._commits.commit(self._client(), wanted)
 
     def commit_async(
-        self, offsets: Mapping[TopicPartition, int] | None = None, *, on_commit: OnCommit | None = None
+        self,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        *,
+        on_commit: OnCommit | None = None,
+        metadata: str | None = None,
     ) -> None:
-        """Like `commit`, without waiting: a later `poll` calls `on_commit` with the offsets and the error or None."""
+        """Like `commit`, without waiting: a later `poll` calls `on_commit` with the offsets and the error or None.
+
+        `metadata` is a text that the broker keeps with each offset.
+        """
         wanted = self._to_commit(offsets)
         if wanted:
             self._commits.require_membership(self._client(), subscribed=bool(self._topics))
-            self._commits.commit_async(self._client(), wanted, on_commit)
+            self._commits.commit_async(self._client(), wanted, on_commit, metadata)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's committed offsets; None for partitions without one."""
@@ -245,6 +307,7 @@ class Consumer:
             return
         self._count_as_read()
         client, self._lazy_client, self._closed = self._lazy_client, None, True
+        self._end_of_log.close()
         if client is not None:
             client.close()
 
@@ -259,8 +322,10 @@ class Consumer:
             self._returned = []
         self.close()
 
-    def begin_run(self, starting_offsets: StartingOffsets | None, *, exactly_once: bool) -> None:
+    def begin_run(self, starting_offsets: StartingOffsets | None, errors: ErrorHandling, *, exactly_once: bool) -> None:
         """Hands progress over to `delivery/`; its starting offsets also apply to partitions that are assigned."""
+        if not self._topics and not self._assignment.settled:
+            raise ClientError("nothing to read: subscribe to topics or assign partitions before `run`")
         if exactly_once and self._isolation_level != "read_committed":
             if "isolation.level" in self._settings.given or self._lazy_client is not None:
                 raise InvalidClientSetting(
@@ -269,12 +334,15 @@ class Consumer:
             self._isolation_level = "read_committed"
         self._auto_commit = False
         self._returned = []
+        self._reader.keeps_undecodable = errors.keeps_undecodable
+        self._reader.keeps_bytes = errors.keeps_bytes
         self._assignment.starting_offsets = starting_offsets
         if starting_offsets is not None and self._assignment.partitions:
             self.rewind(starting_offsets(sorted(self._assignment.partitions)))
 
     def end_run(self) -> None:
         self._assignment.starting_offsets = None
+        self._reader.keeps_undecodable = self._reader.keeps_bytes = False
 
     def _open(self) -> None:
         if self._closed:
@@ -293,6 +361,7 @@ class Consumer:
                 "isolation.level": self._isolation_level,
                 "enable.auto.commit": self._auto_commit,
                 "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
                 "on_commit": self._commits.on_answer,
             }
             client = self._translated("the consumer's configuration", lambda: Native(librdkafka))
@@ -314,7 +383,9 @@ class Consumer:
     def _on_assign(self, client: Any, partitions: list[Any]) -> None:
         # The group, a store or a seek in the user's callback decides where they start.
         for each in partitions:
-            self._positions.pop(TopicPartition(each.topic, each.partition), None)
+            partition = TopicPartition(each.topic, each.partition)
+            self._positions.pop(partition, None)
+            self._end_of_log.forget([partition])
         self._assignment.assigned(client, partitions)
 
     def _fetched(self, limit: int, timeout_s: float) -> list[Message]:
@@ -322,7 +393,7 @@ class Consumer:
         moved = self._assignment.moved
         moved.clear()
         messages: list[Message] = []
-        wait_s = timeout_s
+        wait_s, deadline = timeout_s, time.monotonic() + timeout_s
         while len(messages) < limit:
             # One at a time: a rebalance happens inside this call, and records fetched before it may be revoked.
             message = client.poll(wait_s)
@@ -331,7 +402,12 @@ class Consumer:
                 moved.clear()
             if message is None:
                 break
-            if message.error() is not None:
+            error = message.error()
+            if error is not None:
+                if error.code() == END_OF_PARTITION:
+                    self._end_of_log.reported(partition_of(message), message.offset() or 0)
+                    wait_s = min(wait_s, max(0.0, deadline - time.monotonic()))
+                    continue
                 self._postponed = error_of(message)
                 if self._postponed is not None:
                     break
@@ -384,7 +460,7 @@ class Consumer:
 
     def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         (asked,) = native([partition])
-        ask = functools.partial(self._client().get_watermark_offsets, asked, timeout=self._api_timeout_s)
+        ask = functools.partial(self._client().get_watermark_offsets, asked, timeout=self.api_timeout_s)
         first, end = self._translated(str(partition), ask)
         return first, end
 

@@ -57,12 +57,18 @@ class OffsetCommits:
                 raise from_kafka_error(failed, self._subject)
             time.sleep(_RETRY_S)
 
-    def commit_async(self, client: Any, offsets: Mapping[TopicPartition, int], on_commit: OnCommit | None) -> None:
+    def commit_async(
+        self,
+        client: Any,
+        offsets: Mapping[TopicPartition, int],
+        on_commit: OnCommit | None,
+        metadata: str | None = None,
+    ) -> None:
         from confluent_kafka import KafkaException
 
         self._in_flight.append((dict(offsets), on_commit))
         try:
-            client.commit(offsets=native(offsets), asynchronous=True)
+            client.commit(offsets=native(offsets, metadata), asynchronous=True)
         except KafkaException as failure:
             self._in_flight.pop()
             raise from_kafka_error(failure.args[0], self._subject) from failure

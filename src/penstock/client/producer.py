@@ -110,12 +110,34 @@ class Producer:
         value_bytes = _serialized(self._value_bytes, value, "value", topic)
         if partition is None and self._partitioning is not None:
             partition = self._partitioning.partition_for(topic, key_bytes, value_bytes)
+        return self.send_bytes(
+            topic,
+            value_bytes,
+            key=key_bytes,
+            headers=headers,
+            timestamp=timestamp,
+            partition=partition,
+            on_delivery=on_delivery,
+        )
+
+    def send_bytes(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Like `send`, without the producer's serializers and partitioner: for records that are passed on unchanged."""
         delivery = Delivery()
         delivery.set_running_or_notify_cancel()
         self._produce(
             topic,
-            value_bytes,
-            key_bytes,
+            value,
+            key,
             -1 if partition is None else partition,
             on_delivery=functools.partial(_complete, delivery, on_delivery),
             timestamp=timestamp or 0,

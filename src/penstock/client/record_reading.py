@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.errors import from_kafka_error
-from penstock.client.records import Record
+from penstock.client.records import Record, SourceRecord, Undecodable
 from penstock.client.serializers import Deserializer
 from penstock.core.errors import ClientError, DeserializationError, NoOffset
 from penstock.core.ids import TopicPartition
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _NO_OFFSET: Final = -140
-_END_OF_PARTITION: Final = -191
+END_OF_PARTITION: Final = -191
 # As in Java's consumer: poll interval exceeded, unknown topic, connections, timeouts, coordinator changes.
 _RECOVERABLE: Final = frozenset({-147, 3, -187, -195, -193, -185, 7, 14, 15, 16, -180})
 _log = logging.getLogger("penstock.consumer")
@@ -30,6 +30,10 @@ class RecordReader:
     def __init__(self, key_of: Deserializer, value_of: Deserializer) -> None:
         self._key_of = key_of
         self._value_of = value_of
+        self.keeps_undecodable = False
+        """Return what cannot be deserialized as `Undecodable`, instead of raising."""
+        self.keeps_bytes = False
+        """Return records with the bytes that they were deserialized from."""
 
     def read(self, message: Message) -> Record:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
@@ -37,31 +41,30 @@ class RecordReader:
         assert partition is not None
         assert offset is not None
         key, value = message.key(), message.value()
+        found: Any = message.headers()
+        timestamp, headers, epoch = message.timestamp()[1], tuple(found or ()), message.leader_epoch()
         part = "key"
         try:
             key_object = None if key is None else self._key_of(key)
             part = "value"
             value_object = None if value is None else self._value_of(value)
         except Exception as failure:
-            where = f"{TopicPartition(topic, partition)} offset {offset}"
-            reason = f"{type(failure).__name__}: {failure}"
+            reason = f"the {part} cannot be deserialized ({type(failure).__name__}: {failure})"
+            if self.keeps_undecodable:
+                undecodable = Undecodable(topic, partition, offset, timestamp, key, value, headers, epoch)
+                undecodable.raw_key, undecodable.raw_value, undecodable.reason = key, value, reason
+                return undecodable
             raise DeserializationError(
-                f"{where}: the {part} cannot be deserialized ({reason})",
+                f"{TopicPartition(topic, partition)} offset {offset}: {reason}",
                 topic=topic,
                 partition=partition,
                 offset=offset,
             ) from failure
-        headers: Any = message.headers()
-        return Record(
-            topic,
-            partition,
-            offset,
-            message.timestamp()[1],
-            key_object,
-            value_object,
-            () if headers is None else tuple(headers),
-            message.leader_epoch(),
-        )
+        if self.keeps_bytes:
+            record = SourceRecord(topic, partition, offset, timestamp, key_object, value_object, headers, epoch)
+            record.raw_key, record.raw_value = key, value
+            return record
+        return Record(topic, partition, offset, timestamp, key_object, value_object, headers, epoch)
 
 
 def partition_of(message: Message) -> TopicPartition:
@@ -76,8 +79,6 @@ def error_of(event: Message) -> ClientError | None:
     error = event.error()
     assert error is not None
     code, topic, partition = error.code(), event.topic(), event.partition()
-    if code == _END_OF_PARTITION:
-        return None
     if code == _NO_OFFSET and topic is not None and partition is not None:
         return no_offset(TopicPartition(topic, partition))
     subject = "the consumer" if topic is None else f"topic '{topic}'"

@@ -40,6 +40,19 @@ class Record(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
+class SourceRecord(Record):
+    """A record with the bytes that it was deserialized from."""
+
+    raw_key: bytes | None
+    raw_value: bytes | None
+
+
+class Undecodable(SourceRecord):
+    """A record whose key or value could not be deserialized: both are bytes. Handlers never receive it."""
+
+    reason: str
+
+
 def first_offsets(records: Iterable[Record]) -> dict[TopicPartition, int]:
     """The offsets from which all of these records can be read again. Records of one partition must be in order."""
     offsets: dict[TopicPartition, int] = {}

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from penstock.client.setting_definitions import (
     ADMIN,
     ASSIGNORS,
     CONSUMER,
     DECIDED_BY_BROKER,
+    EVERY_CLIENT,
     LIBRDKAFKA_ONLY,
     PRODUCER,
     UNSUPPORTED,
@@ -24,6 +25,9 @@ from penstock.client.setting_definitions import (
 )
 from penstock.core.addresses import parse_bootstrap_servers
 from penstock.core.errors import InvalidClientSetting
+
+# Of librdkafka's own settings. The others are about records, or callbacks of one client.
+_CONNECTION_PREFIXES: Final = ("broker.", "enable.ssl.", "oauth_cb", "sasl.", "socket.", "ssl.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,15 @@ def consumer_settings(config: Mapping[str, Any]) -> ClientSettings:
 def admin_settings(config: Mapping[str, Any]) -> ClientSettings:
     values, given = _checked(config, ADMIN, "an admin client")
     return ClientSettings(values, given, _translated(values, ADMIN))
+
+
+def connection_config(settings: ClientSettings) -> dict[str, Any]:
+    """The settings that decide how to connect, in Kafka's names, for another client to the same brokers."""
+    return {
+        name: settings.values[name]
+        for name in settings.given
+        if name in EVERY_CLIENT or name.startswith(_CONNECTION_PREFIXES)
+    }
 
 
 def is_cooperative(settings: ClientSettings) -> bool:

@@ -272,6 +272,12 @@ _CLIENTS: Final = (
         retry=Retry.A_FEW_TIMES,
     ),
     ErrorEntry(
+        "PENSTOCK_OFFSETS_MIRRORED",
+        "The positions of the consumer group are kept in a database or a checkpoint; its committed offsets are a copy.",
+        "Use `penstock group reset-offsets --store URL`, or another `--checkpoint` for a pipeline.",
+        retry=Retry.A_FEW_TIMES,
+    ),
+    ErrorEntry(
         "PENSTOCK_COORDINATOR_LOADING",
         "The coordinator of the consumer group is still loading its state, as after a restart of the broker.",
         "Try again in a moment.",
@@ -306,6 +312,12 @@ _CLIENTS: Final = (
         "PENSTOCK_NO_OFFSET",
         "A partition has no position, and `auto.offset.reset` is `none`.",
         "`seek` to a position, or set `auto.offset.reset`.",
+        retry=Retry.A_FEW_TIMES,
+    ),
+    ErrorEntry(
+        "PENSTOCK_NO_ASSIGNMENT",
+        "A consumer joined its group, and the group assigned no partitions in time.",
+        "Find the member that does not rejoin, with `penstock group describe GROUP --members`, and run again.",
         retry=Retry.A_FEW_TIMES,
     ),
     ErrorEntry(

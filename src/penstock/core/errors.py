@@ -159,6 +159,12 @@ class GroupNotEmpty(ClientError):
     condition = "PENSTOCK_GROUP_NOT_EMPTY"
 
 
+class OffsetsMirrored(ClientError):
+    """The committed offsets of the group are a copy of positions that are kept elsewhere; moving them has no effect."""
+
+    condition = "PENSTOCK_OFFSETS_MIRRORED"
+
+
 class CoordinatorLoading(ClientError):
     """The coordinator of the group is still loading its state, as after a restart of the broker."""
 
@@ -204,6 +210,12 @@ class NoOffset(ClientError):
         super().__init__(message)
         self.topic = topic
         self.partition = partition
+
+
+class NoAssignment(ClientError):
+    """The group did not assign partitions in time, so it is unknown whether records are left."""
+
+    condition = "PENSTOCK_NO_ASSIGNMENT"
 
 
 class CommitRefused(ClientError):

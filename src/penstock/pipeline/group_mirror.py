@@ -1,6 +1,7 @@
 """A pipeline's progress as the offsets of a consumer group of its name, so that every tool for lag sees it.
 
-A mirror and no more: a pipeline goes on where its checkpoint says, and a mirror that fails fails nothing.
+A mirror and no more: a pipeline goes on where its checkpoint says, and a mirror that fails fails nothing. A mark on the
+offsets says so (`core/mirrored_offsets.py`), because moving them has no effect.
 
 Invariant: an offset is mirrored after the batch that ends there is committed.
 """
@@ -13,6 +14,7 @@ from typing import Final
 
 from penstock.core.errors import ClientError, ProtocolError
 from penstock.core.ids import OffsetAndMetadata, TopicPartition
+from penstock.core.mirrored_offsets import MirroredFrom
 from penstock.pipeline.sources.source import Source
 from penstock.protocol.error_codes import BrokerError
 from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
@@ -25,8 +27,9 @@ _TIMEOUT_S: Final = 5.0
 class GroupMirror:
     """`sources` with the client settings of their brokers; each topic is mirrored where it is."""
 
-    def __init__(self, group: str, sources: list[tuple[Source, Mapping[str, str]]]) -> None:
+    def __init__(self, group: str, sources: list[tuple[Source, Mapping[str, str]]], *, checkpoint: str) -> None:
         self._group = group
+        self._mark = MirroredFrom("checkpoint", checkpoint).to_metadata()
         self._sources = sources
         self._clients: dict[str, WireClient] = {}
         self._mirrored: dict[TopicPartition, int] = {}
@@ -36,7 +39,9 @@ class GroupMirror:
         news = {partition: end for partition, end in ends.items() if self._mirrored.get(partition) != end}
         for source, settings in self._sources:
             own = {
-                partition: OffsetAndMetadata(end) for partition, end in news.items() if source.reads(partition.topic)
+                partition: OffsetAndMetadata(end, self._mark)
+                for partition, end in news.items()
+                if source.reads(partition.topic)
             }
             if own and self._commit(settings, own):
                 self._mirrored |= {partition: news[partition] for partition in own}

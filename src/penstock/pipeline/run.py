@@ -223,7 +223,9 @@ class PipelineRun:
                 ),
                 result.writer,
             )
-        mirror = resources.enter_context(contextlib.closing(GroupMirror(spec.progress_name, self._topic_sources(spec))))
+        sources, kept_in = self._topic_sources(spec), self.checkpoint.location
+        mirror = GroupMirror(spec.progress_name, sources, checkpoint=kept_in)
+        resources.enter_context(contextlib.closing(mirror))
 
         def on_batch(batch: BatchProgress) -> None:
             mirror.commit(batch.ends)

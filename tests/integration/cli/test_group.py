@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from penstock import Admin, Consumer, Producer, TopicPartition
+from penstock import Admin, Consumer, Producer, SQLiteStore, TopicPartition
+from penstock.core.mirrored_offsets import MirroredFrom
 from tests.conftest import RunningBroker
 from tests.integration.cli.conftest import Command, only_line
 
@@ -170,3 +171,77 @@ def test_a_topic_that_is_not_there(penstock: Command, topic: str, group: str) ->
     beyond = penstock("group", "reset-offsets", group, "--topic", f"{topic}:0,7", "--to-earliest")
     assert beyond.returncode == 4
     assert f"partition 7 does not exist; topic '{topic}' has partitions 0 to 1" in only_line(beyond.stderr)
+
+
+def run_with_store(broker: RunningBroker, group: str, topic: str, database: Path) -> list[str]:
+    """The values that one run of a consumer with a store handles."""
+    handled: list[str] = []
+    config = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "fetch.max.wait.ms": 20,
+    }
+    with Consumer(config, value_deserializer="string") as consumer:
+        consumer.subscribe(topic)
+        consumer.run(
+            lambda record, _transaction: handled.append(record.value),
+            guarantee="exactly_once",
+            store=SQLiteStore(database),
+            stop_when_idle_s=0.3,
+        )
+    return handled
+
+
+def test_positions_in_a_database_are_moved_there(
+    penstock: Command, topic: str, broker_under_test: RunningBroker, tmp_path: Path
+) -> None:
+    group, database = f"stored-{uuid4().hex}", tmp_path / "results.db"
+    assert len(run_with_store(broker_under_test, group, topic, database)) == 10
+    url = f"sqlite:///{database}"
+    command = ["group", "reset-offsets", group, "--topic", f"{topic}:0", "--to-offset", "7", "--execute"]
+
+    refused = penstock(*command)
+    assert refused.returncode == 1
+    assert only_line(refused.stderr) == (
+        f"penstock: group '{group}' keeps its positions in the database {url}, and its committed offsets are a copy: "
+        f"moving them has no effect; add --store {url} to move the positions"
+    )
+    assert offsets(penstock, group)[0] == 10
+    assert described(penstock, group)["positions"] == {"kept_in": "store", "at": url}
+    assert f"keeps its positions in the database {url}" in penstock("group", "describe", group).stderr.decode()
+
+    with member(broker_under_test, group, topic):
+        busy = penstock(*command, "--store", url)
+        assert busy.returncode == 1
+        assert "has active members" in busy.stderr.decode()
+    wrong = penstock(*command, "--store", f"sqlite:///{tmp_path}/other.db")
+    assert wrong.returncode == 2
+    moved = penstock(*command, "--store", url)
+    assert moved.returncode == 0, moved.stderr
+    assert offsets(penstock, group)[0] == 7
+    (description,) = json.loads(penstock("group", "describe", group, "--store", url, "--json").stdout)
+    assert description["lag"] == 3
+
+    assert run_with_store(broker_under_test, group, topic, database) == ["7", "8", "9"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        (MirroredFrom("checkpoint", "/data/c"), "is a pipeline that continues from its checkpoint /data/c"),
+        (MirroredFrom("ledger", ""), "records the micro-batches that a pipeline has committed"),
+    ],
+)
+def test_offsets_of_a_pipeline_are_not_moved(
+    penstock: Command, topic: str, broker_under_test: RunningBroker, mark: MirroredFrom, message: str
+) -> None:
+    name = f"pipeline-{uuid4().hex}"
+    admin = Admin({"bootstrap.servers": broker_under_test.bootstrap_servers})
+    ledger = '{"attempt": "a", "batch": 3, "owner": "o", "query": "q"}'
+    metadata = ledger if mark.keeper == "ledger" else mark.to_metadata()
+    admin.set_group_offsets(name, {TopicPartition(topic, 0): 5}, metadata=metadata)
+    refused = penstock("group", "reset-offsets", name, "--all-topics", "--to-earliest", "--execute")
+    assert refused.returncode == 1
+    assert message in only_line(refused.stderr)
+    assert offsets(penstock, name) == {0: 5}

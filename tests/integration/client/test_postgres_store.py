@@ -16,7 +16,7 @@ from penstock.client.delivery.loop import StoreSession
 from tests.conftest import optional_part_missing
 from tests.integration.client.conftest import NewTopic
 from tests.postgres_server import postgres_server
-from tests.unit.client.fake_consumer import FakeConsumer, record
+from tests.unit.client.fake_consumer import FakeConsumer, FakePublisher, record
 
 P0 = TopicPartition("t", 0)
 Opened = Callable[[FakeConsumer], StoreSession]
@@ -63,7 +63,7 @@ def opened(server: str) -> Iterator[Opened]:
     with ExitStack() as sessions:
 
         def open_session(consumer: FakeConsumer) -> StoreSession:
-            session = PostgresStore(server).open(consumer)  # type: ignore[arg-type]
+            session = PostgresStore(server).open(consumer, FakePublisher())  # type: ignore[arg-type]
             sessions.callback(session.close)
             return session
 
@@ -129,7 +129,7 @@ def test_a_takeover_waits_for_a_commit_under_way(server: str, opened: Opened, co
     """The predecessor has moved the offset and not committed yet: its successor reads what it commits, not the past."""
     consumer = FakeConsumer([record(0)])
     first = PostgresStore(server)
-    session: Any = first.open(consumer)  # type: ignore[arg-type]
+    session: Any = first.open(consumer, FakePublisher())  # type: ignore[arg-type]
     session.starting_offsets([P0])
     successor = opened(FakeConsumer([record(0)]))
     found: list[Any] = []
@@ -151,7 +151,7 @@ def test_consumers_may_start_at_the_same_moment(server: str, connection: Any) ->
 
     def start() -> None:
         try:
-            PostgresStore(server).open(FakeConsumer([])).close()  # type: ignore[arg-type]
+            PostgresStore(server).open(FakeConsumer([]), FakePublisher()).close()  # type: ignore[arg-type]
         except Exception as failure:
             failures.append(failure)
 

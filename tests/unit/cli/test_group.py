@@ -153,8 +153,9 @@ def test_progress_is_of_what_was_committed_and_of_what_is_assigned() -> None:
         (gone, 3, None, None),
     ]
     assert [each.member for each in progress] == [MEMBER, MEMBER, None]
-    described = as_json(GROUP, progress)
-    assert described["lag"] == 3
+    described = as_json(GROUP, progress, None)
+    assert described["lag"] is None, "the lag of a partition without a committed offset is unknown, and not 0"
+    assert as_json(GROUP, [each for each in progress if each.partition != A1], None)["lag"] == 3
     assert described["offsets"][1] == {
         "topic": "a",
         "partition": 1,

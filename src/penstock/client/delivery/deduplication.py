@@ -15,12 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.delivery.database_store import DatabaseStore
+from penstock.client.delivery.outbox import DeadLetterOutbox
 from penstock.client.records import Record, first_offsets, next_offsets
 from penstock.core.errors import CommitRefused
 from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
+    from penstock.client.delivery.dead_letters import DeadLetterProducer
     from penstock.client.delivery.loop import Call
 
 _CREATE_APPLIED: Final = """
@@ -43,20 +45,27 @@ class Deduplicated:
     def __init__(self, database: DatabaseStore) -> None:
         self._database = database
 
-    def open(self, consumer: Consumer) -> DeduplicatedSession:
+    def open(self, consumer: Consumer, publisher: DeadLetterProducer) -> DeduplicatedSession:
         with self._database.transaction() as connection:
             self._database.create_table(connection, _CREATE_APPLIED)
-        return DeduplicatedSession(self._database, consumer)
+        outbox = DeadLetterOutbox(self._database, consumer, publisher)
+        return DeduplicatedSession(self._database, consumer, outbox)
 
 
 class DeduplicatedSession:
-    def __init__(self, database: DatabaseStore, consumer: Consumer) -> None:
+    def __init__(self, database: DatabaseStore, consumer: Consumer, outbox: DeadLetterOutbox) -> None:
         self._database = database
         self._consumer = consumer
+        self._outbox = outbox
+        self.put_away = outbox.add
         self._group = consumer.group_id
 
     def starting_offsets(self, _partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        self._outbox.partitions_changed()
         return {}
+
+    def idle(self) -> None:
+        self._outbox.publish()
 
     def close(self) -> None:
         self._database.close()
@@ -74,6 +83,7 @@ class DeduplicatedSession:
             self._consumer.commit(next_offsets(records))
         except CommitRefused as refusal:
             _log.info("a batch will be repeated and skipped: %s", refusal)
+        self._outbox.publish()
         return len(new)
 
     def _already_applied(self, connection: Any, record: Record) -> bool:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from penstock.client.delivery.dead_letters import ensure_topic, forward
 from penstock.client.records import Record, first_offsets, next_offsets
 from penstock.core.errors import CommitRefused, TransactionAborted
 from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
+    from penstock.client.delivery.dead_letters import DeadLetter, DeadLetterProducer
     from penstock.client.delivery.loop import Call
     from penstock.client.producer import Producer
 
@@ -34,7 +36,7 @@ class KafkaTransaction:
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
 
-    def open(self, consumer: Consumer) -> KafkaTransactionSession:
+    def open(self, consumer: Consumer, _publisher: DeadLetterProducer) -> KafkaTransactionSession:
         # Before the first read: this ends the transaction of a crashed predecessor, and its offsets become the group's.
         self._producer.init_transactions()
         return KafkaTransactionSession(self._producer, consumer)
@@ -45,11 +47,22 @@ class KafkaTransactionSession:
         self._producer = producer
         self._consumer = consumer
         self._consecutive_aborts = 0
+        self._dead_letter_topics: set[str] = set()
 
     def starting_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The group's committed offsets, also after a run that did not learn the outcome of its last transaction."""
         committed = self._consumer.committed(partitions)
         return {partition: offset for partition, offset in committed.items() if offset is not None}
+
+    def put_away(self, letters: Sequence[DeadLetter], /, *_transaction: Any) -> None:
+        for topic in {letter.topic for letter in letters} - self._dead_letter_topics:
+            ensure_topic(self._consumer.connection_config(), topic)
+            self._dead_letter_topics.add(topic)
+        for letter in letters:
+            forward(self._producer, letter)
+
+    def idle(self) -> None:
+        """The group's offsets are the positions."""
 
     def close(self) -> None:
         """The caller owns the producer; it stays open."""

@@ -15,11 +15,14 @@ another `run` keeps the guarantee.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
+from penstock.client.delivery.dead_letters import DeadLetter, DeadLetterProducer, OnError
+from penstock.client.delivery.error_handling import ErrorHandling
+from penstock.client.delivery.handler_error import HandlerError
+from penstock.client.delivery.idleness import Idleness
 from penstock.client.records import Record, first_offsets, next_offsets
 from penstock.core.errors import ClientError, CommitRefused
 from penstock.core.guarantee import Guarantee
@@ -32,16 +35,7 @@ Handler = Callable[..., object]
 """Takes a record, or a list of records with `batch=True`; under `exactly_once` also the store's transaction."""
 
 _POLL_S: Final = 0.1
-_JOINING_S_MAX: Final = 30.0
 _log = logging.getLogger("penstock.delivery")
-
-
-class HandlerError(ClientError):
-    """The handler raised an exception: see `__cause__`. For a batch, `offset` is that of its first record."""
-
-    def __init__(self, records: Sequence[Record], cause: Exception) -> None:
-        self.topic, self.partition, self.offset = records[0].topic, records[0].partition, records[0].offset
-        super().__init__(f"{_place(records)}: the handler raised {type(cause).__name__}: {cause}")
 
 
 class InvalidGuarantee(ClientError):
@@ -51,8 +45,8 @@ class InvalidGuarantee(ClientError):
 class Store(Protocol):
     """Commits progress together with effects, for `exactly_once`."""
 
-    def open(self, consumer: Consumer) -> StoreSession:
-        """Called once per run, before the first read."""
+    def open(self, consumer: Consumer, publisher: DeadLetterProducer) -> StoreSession:
+        """Called once per run, before the first read. `publisher` sends dead letters that are not in a transaction."""
 
 
 class StoreSession(Protocol):
@@ -61,6 +55,12 @@ class StoreSession(Protocol):
 
     def deliver(self, records: Sequence[Record], call: Call, /) -> int:
         """Commits effect and progress of these records atomically. Returns the number of processed records."""
+
+    def put_away(self, letters: Sequence[DeadLetter], /, *transaction: Any) -> None:
+        """Makes dead letters part of the open transaction."""
+
+    def idle(self) -> None:
+        """Called after a poll without records."""
 
     def close(self) -> None:
         """Called at the end of the run, also after an error."""
@@ -80,55 +80,72 @@ def run(
     *,
     batch: bool,
     stop_when_idle_s: float | None,
+    on_error: OnError | None = None,
+    on_handler_error: OnError | None = None,
 ) -> int:
-    """Returns the number of handled records."""
+    """Returns the number of processed records: handled, or put away."""
     _check(guarantee, store)
+    errors = ErrorHandling.parse(on_error, on_handler_error, group=consumer.group_id, batch=batch)
     call = _whole(handler) if batch else _one_by_one(handler)
-    if store is None:
-        consumer.begin_run(None, exactly_once=False)
-        in_order = _at_most_once if guarantee == "at_most_once" else _at_least_once
-        return _loop(consumer, lambda records: in_order(consumer, records, call, batch=batch), stop_when_idle_s)
-    session = store.open(consumer)
+    publisher = DeadLetterProducer(consumer.connection_config())
     try:
-        consumer.begin_run(session.starting_offsets, exactly_once=True)
-        return _loop(consumer, lambda records: session.deliver(records, call), stop_when_idle_s)
+        if store is None:
+            consumer.begin_run(None, errors, exactly_once=False)
+            guarded = errors.around(call, lambda letters, *_none: publisher.publish(letters), atomic=False)
+            in_order = _at_most_once if guarantee == "at_most_once" else _at_least_once
+            return _loop(
+                consumer,
+                lambda records: in_order(consumer, records, guarded, batch=batch),
+                lambda: None,
+                stop_when_idle_s,
+            )
+        return _run_with_store(consumer, store.open(consumer, publisher), call, errors, stop_when_idle_s)
     finally:
         consumer.end_run()
+        publisher.close()
+
+
+def _run_with_store(
+    consumer: Consumer, session: StoreSession, call: Call, errors: ErrorHandling, stop_when_idle_s: float | None
+) -> int:
+    guarded = errors.around(call, session.put_away, atomic=True)
+
+    def deliver(records: list[Record]) -> int:
+        try:
+            done = session.deliver(records, guarded)
+        except HandlerError as failure:
+            if not errors.condemns(failure):
+                raise
+            return 0  # rolled back; the batch is read again, and the record is put away
+        if done:
+            errors.committed(records)
+        return done
+
+    try:
+        consumer.begin_run(session.starting_offsets, errors, exactly_once=True)
+        return _loop(consumer, deliver, session.idle, stop_when_idle_s)
+    finally:
         session.close()
 
 
-def _loop(consumer: Consumer, deliver: Callable[[list[Record]], int], stop_when_idle_s: float | None) -> int:
+def _loop(
+    consumer: Consumer,
+    deliver: Callable[[list[Record]], int],
+    on_idle: Callable[[], None],
+    stop_when_idle_s: float | None,
+) -> int:
     handled = 0
-    idleness = _Idleness(stop_when_idle_s)
+    idleness = Idleness(consumer, stop_when_idle_s)
     while not consumer.stopping():
         records = consumer.poll(_POLL_S)
         if records:
             handled += deliver(records)
-            idleness.ends()
-        elif idleness.is_enough(settled=consumer.settled()):
+            idleness.records_arrived()
+            continue
+        on_idle()
+        if idleness.is_enough():
             break
     return handled
-
-
-class _Idleness:
-    """How long no record has arrived. The time it takes to join the group does not count."""
-
-    def __init__(self, limit_s: float | None) -> None:
-        self._limit_s = limit_s
-        self._settled = False
-        self._since = time.monotonic()
-
-    def is_enough(self, *, settled: bool) -> bool:
-        if self._limit_s is None:
-            return False
-        if settled and not self._settled:
-            self._settled = True
-            self.ends()
-        limit_s = self._limit_s if settled else max(self._limit_s, _JOINING_S_MAX)
-        return time.monotonic() - self._since >= limit_s
-
-    def ends(self) -> None:
-        self._since = time.monotonic()
 
 
 def _check(guarantee: str, store: Store | None) -> None:
@@ -210,14 +227,3 @@ def _whole(handler: Handler) -> Call:
             raise HandlerError(records, cause) from cause
 
     return call
-
-
-def _place(records: Sequence[Record]) -> str:
-    """`topic 'a' partition 0 offset 7`; for a batch, every partition with its range of offsets."""
-    first = first_offsets(records)
-    parts = []
-    for partition, end_offset in next_offsets(records).items():
-        last = end_offset - 1
-        offsets = f"offset {last}" if last == first[partition] else f"offsets {first[partition]} to {last}"
-        parts.append(f"{partition} {offsets}")
-    return ", ".join(parts)

@@ -39,6 +39,23 @@ class PostgresStore(DatabaseStore):
         if connection is not None and connection is not self._database:
             connection.close()
 
+    def database_errors(self) -> type[Exception]:
+        import psycopg
+
+        return psycopg.Error
+
+    def location(self, connection: psycopg.Connection[Any]) -> str:
+        info = connection.info
+        host = f"[{info.host}]" if ":" in info.host else info.host
+        # A directory of sockets is a parameter of the URL, because it contains slashes.
+        if host.startswith("/"):
+            return f"postgresql:///{info.dbname}?host={host}&port={info.port}"
+        return f"postgresql://{host}:{info.port}/{info.dbname}"
+
+    def has_table(self, connection: psycopg.Connection[Any], name: str) -> bool:
+        found = connection.execute("SELECT to_regclass(%s)", (name,)).fetchone()
+        return found is not None and found[0] is not None
+
     def create_table(self, connection: psycopg.Connection[Any], statement: str) -> None:
         # IF NOT EXISTS checks and creates in two steps, and another consumer may create the table between them.
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))

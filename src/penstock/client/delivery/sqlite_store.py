@@ -47,6 +47,16 @@ class SQLiteStore(DatabaseStore):
         if connection is not None and connection is not self._database:
             connection.close()
 
+    def database_errors(self) -> type[Exception]:
+        return sqlite3.Error
+
+    def location(self, connection: sqlite3.Connection) -> str:
+        (path,) = (file for _number, name, file in connection.execute("PRAGMA database_list") if name == "main")
+        return f"sqlite:///{path}"
+
+    def has_table(self, connection: sqlite3.Connection, name: str) -> bool:
+        return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone())
+
     def create_table(self, connection: sqlite3.Connection, statement: str) -> None:
         connection.execute(statement)
 

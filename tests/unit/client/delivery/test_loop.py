@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.client.delivery.loop import HandlerError, InvalidGuarantee, run
+from penstock.client.delivery.handler_error import HandlerError
+from penstock.client.delivery.loop import InvalidGuarantee, run
 from penstock.client.delivery.sqlite_store import SQLiteStore
 from penstock.client.records import Record
 from penstock.core.ids import TopicPartition
