@@ -59,6 +59,12 @@ class SharedClients:
 
     def __init__(self) -> None:
         self._clients: dict[tuple[tuple[str, str], ...], WireClient] = {}
+        # Sockets that the interpreter finds open at its end are a warning on stderr.
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        while self._clients:
+            self._clients.popitem()[1].close()
 
     def get(self, settings: Mapping[str, str]) -> WireClient:
         from penstock.wire.client import WireClient

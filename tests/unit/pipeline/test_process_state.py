@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import penstock.pipeline
@@ -35,3 +37,20 @@ def test_clients_are_shared_by_their_settings_and_few() -> None:
     assert shared_client(settings) is not again
     for number in range(1, 6):
         process_wide(SharedClients).discard({"bootstrap.servers": f"127.0.0.1:{number}"})
+
+
+def test_shared_clients_are_closed_with_the_process() -> None:
+    """A socket that is open when the interpreter ends is a ResourceWarning on stderr."""
+    program = """
+from penstock.pipeline.process_state import SharedClients, process_wide
+
+class Client:
+    def close(self):
+        print("closed")
+
+clients = process_wide(SharedClients)._clients
+for server in ("a:1", "b:1"):
+    clients[(("bootstrap.servers", server),)] = Client()
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout.splitlines() == ["closed", "closed"]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.core.guarantee import Guarantee
 from penstock.core.ids import OffsetAndMetadata, TopicPartition
 from penstock.pipeline import crash_points
+from penstock.pipeline.kernel_cache import use_kernel_cache
 from penstock.pipeline.rows.dead_letters import record_columns
 from penstock.wire.client import WireClient
 
@@ -59,6 +60,7 @@ class DeadLetterPublication:
                 self._publish_once(client, itertools.chain([first], chunks), batch_id)
 
     def _publish_once(self, client: WireClient, chunks: Iterator[pa.RecordBatch], batch_id: int) -> None:
+        use_kernel_cache()
         from penstock.columns.encoding import ColumnEncoder
         from penstock.columns.partitioning import ColumnPartitioner
 

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Final
 
+from penstock.pipeline.kernel_cache import use_kernel_cache
 from penstock.pipeline.sinks.table.databases import DIALECTS
 
 # What a worker of any pipeline imports. A module that is not installed, or that does not load, is left to the task that
@@ -72,6 +73,8 @@ def preload(purposes: Iterable[str] = PURPOSES) -> None:
     # numpy's linear algebra and Arrow's second allocator otherwise start threads when they are imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    with contextlib.suppress(ImportError):
+        use_kernel_cache()
     for name in itertools.chain(_ALWAYS, *(PURPOSES[purpose] for purpose in purposes)):
         with contextlib.suppress(Exception):
             importlib.import_module(name)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import BrokerUnreachable, UnknownTopic
+from penstock.pipeline.kernel_cache import use_kernel_cache
 from penstock.pipeline.process_state import discard_client, shared_client
 from penstock.pipeline.topics.data_loss import DataLossPolicy
 from penstock.pipeline.topics.errors import TopicSourceError
@@ -82,6 +83,7 @@ class _Reading:
         asked: Pending | None,
     ) -> None:
         # numba and Arrow are loaded where records are decoded, and nowhere else.
+        use_kernel_cache()
         from penstock.columns.decoding import RecordColumns
 
         topic, partition = piece.topic_partition

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.core.errors import UnknownTopic
+from penstock.pipeline.kernel_cache import use_kernel_cache
 from penstock.pipeline.process_state import process_wide, shared_client
 from penstock.pipeline.spark.session import is_on_one_machine
 from penstock.pipeline.topics.errors import InvalidOption, RecordTooLarge, TopicSinkError
@@ -110,6 +111,7 @@ class RowEncoder:
 
     def _encoder(self, topic: str) -> ColumnEncoder:
         # numba and Arrow are loaded where rows are encoded, and nowhere else.
+        use_kernel_cache()
         from penstock.columns.encoding import BatchLimits, ColumnEncoder
         from penstock.columns.partitioning import ColumnPartitioner
         from penstock.protocol.compression import Compression

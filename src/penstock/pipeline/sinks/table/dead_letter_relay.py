@@ -19,12 +19,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.columns.encoding import ColumnEncoder
-from penstock.columns.partitioning import ColumnPartitioner
 from penstock.core import dead_letters
 from penstock.core.errors import ProducerFenced
 from penstock.core.ids import OffsetAndMetadata, TopicPartition
 from penstock.pipeline import crash_points
+from penstock.pipeline.kernel_cache import use_kernel_cache
 from penstock.pipeline.rows.dead_letters import FIELDS_BY_HEADER
 from penstock.pipeline.sinks.table import outbox
 from penstock.pipeline.sinks.table.connections import in_driver
@@ -92,6 +91,10 @@ class _Publisher:
         found = client.metadata([self._topic], allow_auto_topic_creation=True).topics.get(self._topic)
         if found is None or not found.partitions:
             raise TableRefused(f"topic {self._topic} of the dead letters is not there; create it and start again")
+        use_kernel_cache()
+        from penstock.columns.encoding import ColumnEncoder
+        from penstock.columns.partitioning import ColumnPartitioner
+
         self._encoder = ColumnEncoder(ColumnPartitioner(len(found.partitions)))
         self._producer = client.init_producer_id(self._name)
 
