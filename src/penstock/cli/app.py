@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import consume, docs, group, produce, run, topic, up, validate
+from penstock.cli import consume, docs, group, logs, pipelines, produce, run, topic, up, validate
 from penstock.cli.broker import run_broker
 from penstock.cli.command_error import CommandError
 from penstock.cli.options import examples
@@ -57,6 +57,11 @@ def _build() -> typer.Typer:
     app.command("validate", epilog=validate.EPILOG)(validate.validate)
     app.command("up", epilog=up.EPILOG)(up.up)
     app.command("docs", epilog=docs.EPILOG)(docs.docs)
+    app.command("ps", epilog=pipelines.PS_EPILOG)(pipelines.ps)
+    app.command("status", epilog=pipelines.STATUS_EPILOG)(pipelines.status)
+    app.command("stop", epilog=pipelines.STOP_EPILOG)(pipelines.stop)
+    app.command("restart", epilog=pipelines.RESTART_EPILOG)(pipelines.restart)
+    app.command("logs", epilog=logs.EPILOG)(logs.logs)
     app.command(
         "bench",
         help="Measure this machine, with Apache Kafka for comparison.",

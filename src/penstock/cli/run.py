@@ -9,8 +9,7 @@ Invariants: a failure is one line on stderr and an exit code; with --json, stdou
 from __future__ import annotations
 
 import contextlib
-import os
-import runpy
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,10 +30,11 @@ EPILOG: Final = (
         "penstock run revenue.yaml                       until ctrl-C, which lets the batch finish",
         "penstock run --once revenue.yaml                all available records, then exit",
         "penstock run --json revenue.yaml                events as JSON lines",
+        "penstock run --detach revenue.yaml              in the engine of `penstock up`, which keeps it running",
         "penstock run --master spark://host:7077 --checkpoint hdfs:///cp/revenue revenue.yaml",
     )
     + "\n\n\b\nExit codes: 0 stopped as asked, 2 wrong usage, 3 broker unreachable, 4 no such topic,\n"
-    "20-30 the pipeline; docs/cli.md lists them."
+    "20-30 the pipeline, 130 and 143 stopped by a signal before --once was done; docs/cli.md lists them."
 )
 _REQUIREMENT: Final = "pipelines need Spark: pip install 'penstock[spark]'"
 _EXTRAS: Final = ("pydantic", "yaml", "pyspark", "py4j", "pyarrow", "numba", "numpy")
@@ -52,16 +52,35 @@ def run(
         str | None,
         typer.Option("--checkpoint", metavar="DIR", help="Where progress is kept, instead of where the pipeline says."),
     ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Hand it to the engine of `penstock up`, which keeps it running.")
+    ] = False,
     bootstrap_server: BootstrapServer = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline file or program."""
+    if detach and (once or master is not None or file.suffix == ".py"):
+        raise usage_error("--detach is for pipeline files that run until they are stopped: no --once, --master or .py")
+    if master is not None:
+        _check_master_url(master)
     try:
-        _run(file, once, master, checkpoint, bootstrap_server, as_json)
+        if detach:
+            _run_detached(file, checkpoint, bootstrap_server, as_json)
+        else:
+            _run(file, once, master, checkpoint, bootstrap_server, as_json)
     except ModuleNotFoundError as missing:
         if missing.name in _EXTRAS:
             raise CommandError(_REQUIREMENT, ExitCode.MISSING_REQUIREMENT) from missing
         raise
+
+
+def _check_master_url(master: str) -> None:
+    from penstock.pipeline.spark.master import InvalidMaster, standalone_masters
+
+    try:
+        standalone_masters(master)
+    except InvalidMaster as mistake:
+        raise usage_error(f"--master {mistake}") from mistake
 
 
 def _run(
@@ -88,6 +107,20 @@ def _run(
             raise CommandError(f"{file}: {failure}", failure.exit_code) from failure
 
 
+def _run_detached(file: Path, checkpoint: str | None, bootstrap_server: str | None, as_json: bool) -> None:
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
+    from penstock.pipeline.declaration.spec_file import load_pipeline
+    from penstock.pipeline.run_settings import RunSettings
+
+    try:
+        pipeline = load_pipeline(file)
+    except InvalidPipeline as invalid:
+        for problem in invalid.problems:
+            print(problem, file=sys.stderr)
+        raise typer.Exit(invalid.exit_code) from None
+    _detach(pipeline, RunSettings(bootstrap_servers=bootstrap_server, checkpoint=checkpoint), as_json)
+
+
 @contextlib.contextmanager
 def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
     from penstock.pipeline.live_view import LiveView, json_lines
@@ -106,7 +139,7 @@ def _run_file(file: Path, settings: RunSettings) -> None:
     from penstock.core.addresses import DEFAULT_DATA_DIR
     from penstock.pipeline.declaration.spec_file import load_pipeline
     from penstock.pipeline.engine.client import find_engine
-    from penstock.pipeline.engine.hosting import can_be_hosted
+    from penstock.pipeline.engine.packing import can_be_hosted
     from penstock.pipeline.failure import PipelineFailed
 
     pipeline = load_pipeline(file)
@@ -136,9 +169,8 @@ def _run_in_engine(pipeline: PipelineFile, settings: RunSettings) -> None:
     from penstock.core.addresses import DEFAULT_DATA_DIR
     from penstock.pipeline.declaration.spec_errors import InvalidPipeline
     from penstock.pipeline.engine.client import run_in_engine
-    from penstock.pipeline.engine.hosting import packed, packed_settings
     from penstock.pipeline.engine.mistakes import mistakes_in_file
-    from penstock.pipeline.failure import PipelineFailed
+    from penstock.pipeline.engine.packing import packed, packed_settings
 
     failed: dict[str, Any] = {"reason": "the pipeline failed"}
 
@@ -148,30 +180,87 @@ def _run_in_engine(pipeline: PipelineFile, settings: RunSettings) -> None:
         else:
             settings.report(event)
 
+    spec = pipeline.spec
     outcome = run_in_engine(
-        DEFAULT_DATA_DIR, pipeline.spec.name, packed(pipeline.spec), packed_settings(settings), report
+        DEFAULT_DATA_DIR, spec.name, packed(spec), packed_settings(settings), report, spec.guarantee
     )
     if failed.get("mistakes"):
         raise InvalidPipeline(mistakes_in_file(failed["mistakes"], pipeline.origin), ExitCode(outcome.exit_code))
     if outcome.exit_code:
         message = outcome.message or str(failed["reason"])
-        raise PipelineFailed(message, ExitCode(outcome.exit_code), failed.get("condition"))
+        raise CommandError(pipeline.origin.placed(message), ExitCode(outcome.exit_code))
+
+
+def _detach(pipeline: PipelineFile, settings: RunSettings, as_json: bool) -> None:
+    """Hands the pipeline to the engine, which keeps it; returns when it runs, or says why it does not."""
+    from penstock.cli.engine import engine_request, wait_for_start
+    from penstock.core.addresses import DEFAULT_DATA_DIR
+    from penstock.pipeline.engine.client import put_pipeline
+    from penstock.pipeline.engine.desired_state import DesiredState
+    from penstock.pipeline.engine.packing import can_be_hosted, packed, packed_settings
+
+    spec, file = pipeline.spec, pipeline.origin.file
+    if not can_be_hosted(spec):
+        raise CommandError(
+            f"{file}: calls Python functions, which the engine does not host; run it without --detach",
+            ExitCode.INVALID_PIPELINE,
+        )
+    state = DesiredState(
+        name=spec.name,
+        spec=packed(spec),
+        settings=packed_settings(settings),
+        directory=str(settings.directory),
+        file=str(Path(file).resolve()),
+        guarantee=spec.guarantee,
+    )
+    with engine_request(DEFAULT_DATA_DIR):
+        put_pipeline(DEFAULT_DATA_DIR, state)
+        status = wait_for_start(DEFAULT_DATA_DIR, spec.name)
+    if as_json:
+        print(json.dumps(status))
+    elif status["state"] != "FAILED":
+        print(f"{spec.name} is {status['state']} in the engine; follow it: penstock logs -f {spec.name}")
+    if status["state"] == "FAILED":
+        for problem in status["problems"] or [f"penstock: {status['reason']}"]:
+            print(problem, file=sys.stderr)
+        raise typer.Exit(status["exit_code"] or ExitCode.FAILURE)
 
 
 def _run_program(file: Path, settings: RunSettings) -> None:
     from penstock.pipeline.api import Pipeline, ProgramRun, hosting
+    from penstock.pipeline.declaration.spec import PipelineHead
+    from penstock.pipeline.program import EarlySession, ProgramFailed, run_program
 
     def open_run(pipeline: Pipeline) -> ProgramRun:
         from penstock.pipeline.run import PipelineRun
 
         return PipelineRun(pipeline.head, settings)
 
+    def start_session(wanted: EarlySession) -> None:
+        from penstock.pipeline.spark_launch import start_spark
+
+        settings.report({"event": "starting", "pipeline": wanted.name})
+        start_spark(PipelineHead(name=wanted.name, spark=wanted.spark), settings.master)
+
     if not file.is_file():
         raise usage_error(f"{file}: no such file")
-    sys.path.insert(0, str(file.resolve().parent))
     with hosting(open_run):
         try:
-            runpy.run_path(os.fspath(file), run_name="__main__")
+            run_program(file, start_session)
+        except ProgramFailed as failure:
+            if isinstance(failure.__cause__, ModuleNotFoundError) and failure.__cause__.name in _EXTRAS:
+                raise failure.__cause__ from None
+            print(failure, file=sys.stderr)
+            raise typer.Exit(ExitCode.FAILURE) from None
         except SystemExit as end:
-            if end.code not in (None, 0):
-                raise typer.Exit(end.code if isinstance(end.code, int) else ExitCode.FAILURE) from end
+            raise _end_of_program(end) from end
+
+
+def _end_of_program(end: SystemExit) -> typer.Exit:
+    """As Python ends: no code is success, and what is no number is printed."""
+    if end.code is None:
+        return typer.Exit(ExitCode.OK)
+    if isinstance(end.code, int):
+        return typer.Exit(end.code)
+    print(end.code, file=sys.stderr)
+    return typer.Exit(ExitCode.FAILURE)

@@ -1,38 +1,53 @@
-"""`penstock up`: a broker and an engine for pipelines, as one process tree.
+"""`penstock up [DIRECTORY]`: a broker and an engine for pipelines, as one process tree.
 
-Owns their order: the broker first, then Spark, then the socket that `penstock run` looks for; and the reverse at the
-end, so that pipelines finish their batches while the broker is still there.
+Owns their order: the broker first, then Spark, then the pipelines and the socket for commands; and the reverse at the
+end, so that pipelines finish their batches while the broker is still there. What is shown is in `up_view.py`.
+
+Invariant: what should run is on disk (`pipeline/engine/desired_state.py`), so an engine that is killed continues where
+it was when it is started again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.command_error import CommandError
+from penstock.cli.command_error import CommandError, usage_error
 from penstock.cli.options import AsJson, examples, parse_assignments
 from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_PORT
 from penstock.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from penstock.cli.up_view import UpView
     from penstock.client.local_broker.process import BrokerProcess
+    from penstock.pipeline.engine.herder import Herder
+    from penstock.pipeline.engine.spark_host import SparkHost
 
-EPILOG: Final = examples(
-    "penstock up                                     then, beside it: penstock run revenue.yaml",
-    "penstock up --listen 127.0.0.1:19092 --set num.partitions=4",
+EPILOG: Final = (
+    examples(
+        "penstock up                                     then, beside it: penstock run revenue.yaml",
+        "penstock up pipelines/                          also run every .yaml and .yml file of the directory",
+        "penstock up --listen 127.0.0.1:19092 --set num.partitions=4",
+    )
+    + "\n\n\b\nctrl-C lets the pipelines finish their batches and stops everything; a second ctrl-C does not wait.\n"
+    "The next `penstock up` continues: `penstock stop NAME` stops a pipeline for good."
 )
-_BROKER_CHECK_S: Final = 1.0
+_CHECK_S: Final = 0.5
 _REQUIREMENT: Final = "penstock up hosts pipelines, which need Spark: pip install 'penstock[spark]'"
 
 
 def up(
+    directory: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIRECTORY]", show_default=False, help="Run every .yaml and .yml file in it."),
+    ] = None,
     *,
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where the broker listens.")
@@ -46,67 +61,111 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Run a broker and an engine that hosts pipelines, until ctrl-C."""
+    if directory is not None and not directory.is_dir():
+        raise usage_error(f"{directory}: no such directory; a single file is run by `penstock run {directory}`")
+    from penstock.cli.up_view import UpView
     from penstock.client.local_broker.process import BrokerProcess, WithParent
 
+    with _stop_on_signals() as stop, UpView.for_command(as_json) as view:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        broker = BrokerProcess.start(
+            data_dir, listen=listen, settings=dict(parse_assignments(settings or (), "--set")), lifetime=WithParent()
+        )
+        try:
+            view.broker_started(broker.bootstrap_servers)
+            _host_pipelines(data_dir, directory, broker, stop, view)
+        finally:
+            broker.terminate()
+
+
+@contextlib.contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """The first ctrl-C or SIGTERM sets the event; a second ctrl-C raises KeyboardInterrupt."""
     stop = threading.Event()
-    before = {number: signal.signal(number, _asking(stop)) for number in (signal.SIGINT, signal.SIGTERM)}
-    data_dir.mkdir(parents=True, exist_ok=True)
-    broker = BrokerProcess.start(
-        data_dir, listen=listen, settings=dict(parse_assignments(settings or (), "--set")), lifetime=WithParent()
-    )
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        _say(f"broker on {broker.bootstrap_servers}", as_json, {"event": "broker", "address": broker.bootstrap_servers})
-        _serve(data_dir, broker, stop, as_json)
+        yield stop
     finally:
-        broker.terminate()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _asking(stop: threading.Event) -> Callable[[int, FrameType | None], None]:
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    return ask
-
-
-def _serve(data_dir: Path, broker: BrokerProcess, stop: threading.Event, as_json: bool) -> None:
+def _host_pipelines(
+    data_dir: Path, directory: Path | None, broker: BrokerProcess, stop: threading.Event, view: UpView
+) -> None:
     try:
-        from penstock.pipeline.engine.hosting import host
-        from penstock.pipeline.engine.server import Engine, EngineInUse
-        from penstock.pipeline.spark.java import JavaMissingError
-        from penstock.pipeline.spark.jvm import JvmError
-        from penstock.pipeline.spark.session import SparkSettings, end_jvm, start
+        from penstock.pipeline.engine.desired_state import DesiredStates
+        from penstock.pipeline.engine.herder import Herder
+        from penstock.pipeline.engine.layout import EngineInUse, EngineLock, desired_states_dir, logs_dir
+        from penstock.pipeline.engine.pipeline_directory import load_file, pipelines_in
+        from penstock.pipeline.engine.server import EngineServer
     except ModuleNotFoundError as missing:
         raise CommandError(_REQUIREMENT, ExitCode.MISSING_REQUIREMENT) from missing
+    try:
+        lock = EngineLock(data_dir)
+    except EngineInUse as used:
+        raise CommandError(str(used), ExitCode.DATA_DIR_IN_USE) from used
+    working_dir = Path.cwd()
+    with lock, _spark_host() as host:
+        herder = Herder(
+            host,
+            DesiredStates(desired_states_dir(data_dir)),
+            logs_dir(data_dir),
+            lambda file, of: load_file(Path(file), Path(of), {}, working_dir),
+        )
+        if directory is not None:
+            found = pipelines_in(directory, {}, working_dir)
+            herder.adopt_directory(str(directory), found)
+        herder.start_desired()
+        server = EngineServer(data_dir, herder, host)
+        serving = threading.Thread(target=server.serve, name="engine", daemon=True)
+        serving.start()
+        view.ready(herder.statuses)
+        reason = _watch(herder, broker, stop, view)
+        view.stopping(herder.statuses())
+        herder.close()
+        server.close()
+        serving.join()
+        view.show(herder.statuses())
+        if reason is not None:
+            raise reason
+
+
+def _watch(herder: Herder, broker: BrokerProcess, stop: threading.Event, view: UpView) -> CommandError | None:
+    """Returns when it is time to stop; with a failure if nobody asked for it."""
+    from penstock.pipeline.spark.session import is_jvm_running
+
+    while not stop.wait(_CHECK_S):
+        view.show(herder.statuses())
+        if not broker.is_running():
+            return CommandError("the broker has ended, and so has all that needs it", ExitCode.FAILURE)
+        if not is_jvm_running():
+            return CommandError(
+                "Spark has ended; start `penstock up` again, its pipelines resume from their last commit",
+                ExitCode.ENGINE_LOST,
+            )
+    return None
+
+
+@contextlib.contextmanager
+def _spark_host() -> Iterator[SparkHost]:
+    from penstock.pipeline.engine.spark_host import SparkHost
+    from penstock.pipeline.spark.java import JavaMissingError
+    from penstock.pipeline.spark.jvm import JvmError
+    from penstock.pipeline.spark.session import SparkSettings, end_jvm, is_jvm_running, start
+
     try:
         spark = start(SparkSettings(name="penstock up", log_level="OFF", functions=False))
     except (JavaMissingError, JvmError) as missing:
         raise CommandError(str(missing), ExitCode.MISSING_REQUIREMENT) from missing
     try:
-        try:
-            engine = Engine(data_dir, host(spark))
-        except EngineInUse as used:
-            raise CommandError(str(used), ExitCode.DATA_DIR_IN_USE) from used
-        serving = threading.Thread(target=engine.serve, name="engine", daemon=True)
-        serving.start()
-        _say("engine ready; `penstock run FILE` uses it; ctrl-C stops", as_json, {"event": "ready"})
-        while not stop.wait(_BROKER_CHECK_S):
-            if not broker.is_running():
-                break
-        engine.close()
-        serving.join()
-        if not stop.is_set():
-            raise CommandError("the broker has ended, and so has all that needs it", ExitCode.FAILURE)
+        yield SparkHost(spark)
     finally:
-        spark.stop()
+        if is_jvm_running():
+            spark.stop()
         end_jvm()
-
-
-def _say(text: str, as_json: bool, event: dict[str, str]) -> None:
-    if as_json:
-        import json
-
-        print(json.dumps(event), flush=True)
-    else:
-        print(f"penstock: {text}", file=sys.stderr, flush=True)

@@ -1,7 +1,8 @@
 """`penstock validate FILE`: says what is wrong with a pipeline, line by line, before anything runs.
 
 Owns the order of the checks and what is printed. The structure is checked first and without Spark; SQL is checked by
-Spark itself, in a session that connects to nothing. A program (`.py`) is run up to its `run()`, on empty sources.
+Spark itself: that of the engine of `penstock up` if one runs, else a session that connects to nothing. A program
+(`.py`) is run up to its `run()`, on empty sources.
 
 Invariants: stdout carries the verdict, stderr the mistakes; every mistake is one line.
 """
@@ -9,8 +10,8 @@ Invariants: stdout carries the verdict, stderr the mistakes; every mistake is on
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-import runpy
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.analysis import Findings
     from penstock.pipeline.declaration.spec import PipelineSpec
     from penstock.pipeline.declaration.spec_errors import Problem
+    from penstock.pipeline.declaration.spec_file import PipelineFile
 
 EPILOG: Final = (
     examples(
@@ -88,14 +90,38 @@ def _validate(file: Path, no_sql: bool, as_json: bool) -> None:
 
 
 def _check_file(file: Path, no_sql: bool) -> tuple[PipelineSpec, Findings]:
-    from penstock.pipeline.analysis import Findings, check_with_spark
+    from penstock.pipeline.analysis import Findings
     from penstock.pipeline.declaration.spec_file import load_pipeline
 
     pipeline = load_pipeline(file)
     if no_sql:
         return pipeline.spec, Findings()
+    found = _check_in_engine(pipeline)
+    if found is not None:
+        return pipeline.spec, found
+    from penstock.pipeline.analysis import check_with_spark
+
     with _session() as spark:
         return pipeline.spec, check_with_spark(pipeline.spec, spark, pipeline.origin, pipeline.directory)
+
+
+def _check_in_engine(pipeline: PipelineFile) -> Findings | None:
+    """What the Spark of a running engine says; None if there is none, or if it does not host such a pipeline."""
+    from penstock.core.addresses import DEFAULT_DATA_DIR
+    from penstock.pipeline.analysis import Findings
+    from penstock.pipeline.engine.client import EngineLost, EngineRefused, check_pipeline, find_engine
+    from penstock.pipeline.engine.mistakes import mistakes_in_file
+    from penstock.pipeline.engine.packing import can_be_hosted, packed
+
+    if not can_be_hosted(pipeline.spec) or find_engine(DEFAULT_DATA_DIR) is None:
+        return None
+    try:
+        found = check_pipeline(DEFAULT_DATA_DIR, pipeline.spec.name, packed(pipeline.spec), pipeline.directory)
+    except (OSError, EngineLost, EngineRefused):
+        return None  # a Spark of our own can tell
+    problems = mistakes_in_file(found["problems"], pipeline.origin)
+    problems.sort(key=lambda problem: (problem.line, problem.column))
+    return Findings(problems, mistakes_in_file(found["notes"], pipeline.origin))
 
 
 def _check_program(file: Path, no_sql: bool) -> tuple[PipelineSpec, Findings]:
@@ -105,21 +131,27 @@ def _check_program(file: Path, no_sql: bool) -> tuple[PipelineSpec, Findings]:
         raise CommandError(f"{file}: cannot be read: no such file", ExitCode.INVALID_PIPELINE)
     from penstock.pipeline.analysis import check_plan_with_spark
     from penstock.pipeline.api import ProgramChecked, checking
-    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline, Problem
+    from penstock.pipeline.failure import PipelineFailed
+    from penstock.pipeline.program import ProgramFailed, line_of, run_program
     from penstock.pipeline.spark.messages import quiet_pyspark
 
-    with contextlib.ExitStack() as stack, quiet_pyspark(), checking(lambda: stack.enter_context(_session())) as checked:
-        sys.path.insert(0, str(file.resolve().parent))
+    with contextlib.ExitStack() as stack, quiet_pyspark():
+        open_session = functools.cache(lambda: stack.enter_context(_session()))
+        checked = stack.enter_context(checking(open_session))
         try:
-            runpy.run_path(str(file), run_name="__main__")
-        except InvalidPipeline:
-            raise
+            run_program(file, lambda _wanted: open_session())
         except ProgramChecked:
             pass  # it has reached its run()
         except SystemExit:
             pass  # a program may end as it likes; what it declared counts
-        except Exception as failure:  # whatever the author's program does
-            raise InvalidPipeline([_program_problem(file, failure)], _code(failure)) from failure
+        except (ProgramFailed, PipelineFailed) as failed:
+            failure = failed.__cause__ if isinstance(failed, ProgramFailed) else failed
+            assert isinstance(failure, Exception)
+            if isinstance(failure, CommandError):  # Spark did not start
+                raise failure from None
+            problem = Problem(str(file), line_of(failure, file), "", _words(failure))
+            raise InvalidPipeline([problem], _code(failure)) from failure
         if not checked.pipelines:
             raise CommandError(f"{file}: declares no Pipeline", ExitCode.INVALID_PIPELINE)
         pipeline = checked.pipelines[0]
@@ -127,20 +159,8 @@ def _check_program(file: Path, no_sql: bool) -> tuple[PipelineSpec, Findings]:
         return plan.spec, check_plan_with_spark(plan, pipeline.origin)
 
 
-def _program_problem(file: Path, failure: BaseException) -> Problem:
-    """The innermost line of the program itself, and Spark's words if it was Spark that objected."""
-    from penstock.pipeline.declaration.spec_errors import Problem
-
-    line = getattr(failure, "lineno", None) or 0
-    trace = failure.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(file):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return Problem(str(file), line, "", _words(failure))
-
-
 def _words(failure: BaseException) -> str:
+    """Spark's words if it was Spark that objected."""
     from pyspark.errors import PySparkException
 
     from penstock.pipeline.spark.messages import explain_sql

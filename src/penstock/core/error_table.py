@@ -43,6 +43,8 @@ class ErrorEntry:
 
 UNEXPECTED: Final = "PENSTOCK_UNEXPECTED"
 BAD_ROW: Final = "PENSTOCK_BAD_ROW"
+CLUSTER_UNAVAILABLE: Final = "PENSTOCK_CLUSTER_UNAVAILABLE"
+ALREADY_RUNNING: Final = "PENSTOCK_ALREADY_RUNNING"
 
 _PIPELINES: Final = (
     ErrorEntry(
@@ -86,6 +88,18 @@ _PIPELINES: Final = (
         "Spark, or the engine of `penstock up`, ended while the pipeline was running.",
         "Run the pipeline again; it resumes from its last commit.",
         ExitCode.ENGINE_LOST,
+    ),
+    ErrorEntry(
+        CLUSTER_UNAVAILABLE,
+        "The Spark cluster of `--master` cannot be reached, or does not accept the application.",
+        "Check the URL, that the master runs, and that it has Penstock's Spark version.",
+        ExitCode.ENGINE_LOST,
+    ),
+    ErrorEntry(
+        ALREADY_RUNNING,
+        "The engine keeps a pipeline of this name running (`penstock up DIRECTORY`, `penstock run --detach`).",
+        "Follow it with `penstock logs -f NAME`, or stop it first with `penstock stop NAME`.",
+        ExitCode.FENCED,
     ),
     ErrorEntry(
         "PENSTOCK_CHECKPOINT_SHARED",

@@ -22,6 +22,7 @@ from penstock.pipeline.declaration.kafka_endpoint import KafkaEndpoint
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.process_state import EmbeddedBrokers, process_wide
+from penstock.pipeline.reachability import BrokerWatch
 from penstock.protocol.error_codes import BrokerError
 from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
 from penstock.wire.metadata import TopicMetadata
@@ -78,6 +79,13 @@ class Brokers:
             pass  # it was created since this run asked
         except ClientError as refusal:
             raise PipelineFailed(f"{purpose}: {refusal}", ExitCode.SINK_REFUSED) from refusal
+
+    def watches(self, spec: PipelineSpec) -> list[BrokerWatch]:
+        """One for each cluster that the pipeline reads from or writes to."""
+        sinks = [branch.sink.kafka for branch in spec.branches]
+        endpoints = [*(source.kafka for source in spec.all_sources.values()), *sinks]
+        servers = {self.of(endpoint)["bootstrap.servers"] for endpoint in endpoints if endpoint is not None}
+        return [BrokerWatch(parse_bootstrap_servers(each)) for each in sorted(servers)]
 
     def _embedded(self) -> str:
         return process_wide(EmbeddedBrokers).bootstrap_servers((self._directory / DEFAULT_DATA_DIR).absolute())

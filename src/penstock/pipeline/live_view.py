@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from penstock.pipeline.run_settings import Event
+from penstock.pipeline.status import UP_TO_DATE, PipelineStatus
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
 _PARTITIONS_SHOWN: Final = 8
-_RATE_WINDOW_S: Final = 5.0
 
 
 def json_lines(output: IO[str]) -> Callable[[Event], None]:
@@ -38,16 +38,22 @@ def json_lines(output: IO[str]) -> Callable[[Event], None]:
 class LiveView:
     """Call it with events; `close` leaves the last state on the screen."""
 
-    def __init__(self, screen: IO[str], rows: IO[str], *, interactive: bool, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        screen: IO[str],
+        rows: IO[str],
+        *,
+        interactive: bool,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._screen = screen
         self._rows = rows
         self._interactive = interactive
         self._quiet = quiet
         self._live: Live | None = None
-        self._title = ""
-        self._progress: Event = {}
-        self._note = ""
-        self._recent: list[tuple[float, int]] = []
+        self._status = PipelineStatus("", clock=clock)
+        self._has_caught_up = False
 
     @classmethod
     def for_a_program(cls, screen: IO[str]) -> LiveView:
@@ -55,42 +61,34 @@ class LiveView:
         return cls(screen, sys.stdout, interactive=screen.isatty(), quiet=not screen.isatty())
 
     def __call__(self, event: Event) -> None:
+        before = self._status.state
+        self._status.name = str(event["pipeline"])
+        self._status.apply(event)
         kind = event["event"]
-        if kind == "starting":
-            self._title, self._note = str(event["pipeline"]), "starting Spark"
-        elif kind == "started":
-            self._title = f"{event['pipeline']} · {event['guarantee']}"
-            self._note = ""
-            self._line(f"{event['pipeline']}: running, {event['guarantee']}; checkpoint {event['checkpoint']}")
-        elif kind == "progress":
-            self._progress, self._note = event, ""
-            self._recent.append((time.monotonic(), int(event["rows"])))
-        elif kind == "rows":
+        if kind == "rows":
             self._show_rows(event)
-        elif kind == "restarting":
-            self._note = f"restarting in {event['in_seconds']:.0f} s: {event['reason']}"
-            self._line(f"{event['pipeline']}: {self._note}")
         elif kind == "stopped":
             self.close()
-            total = event["total"]
-            counted = [f"{_count(total['rows'], 'row')} in {_count(total['batches'], 'batch')}"]
-            if total["dead_letters"]:
-                counted.append(_count(total["dead_letters"], "dead letter"))
-            if total["dropped"]:
-                counted.append(f"{total['dropped']:,} dropped")
-            self._say(f"{event['pipeline']}: stopped after {', '.join(counted)}")
+            self._say(f"{event['pipeline']}: {told(event)}")
             return
+        elif not self._interactive:
+            self._tell(event, before)
         if self._interactive:
             self._refresh()
+
+    def _tell(self, event: Event, before: str) -> None:
+        """What happens, in lines; progress of a pipeline that runs well is not worth one."""
+        kind = event["event"]
+        if before == "RESTARTING" and self._status.state == "RUNNING":
+            self._say(f"{event['pipeline']}: {_RUNNING_AGAIN}")
+        elif kind in ("started", "restarting", "waiting", "resumed") or (kind == "idle" and not self._has_caught_up):
+            self._has_caught_up |= kind == "idle"
+            self._say(f"{event['pipeline']}: {told(event)}")
 
     def close(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
-
-    def _line(self, text: str) -> None:
-        if not self._interactive:
-            self._say(text)
 
     def _say(self, text: str) -> None:
         if not self._quiet:
@@ -109,12 +107,14 @@ class LiveView:
         from rich.table import Table
         from rich.text import Text
 
+        status = self._status
         table = Table.grid(padding=(0, 2))
-        table.add_row(Text(self._title, style="bold"))
-        progress = self._progress
+        title = f"{status.name} · {status.guarantee}" if status.guarantee else status.name
+        table.add_row(Text(title, style="bold"))
+        progress = status.progress
         if progress:
-            total = progress["total"]
-            table.add_row("rows", f"{total['rows']:,}", f"{self._rate():,.0f}/s")
+            total = status.total
+            table.add_row("rows", f"{total['rows']:,}", f"{status.rows_per_second:,.0f}/s")
             table.add_row("batch", f"{progress['batch']:,}", f"{progress['batch_ms']:,} ms")
             table.add_row("lag", f"{progress['lag']:,}", _lags(progress["lag_by_partition"]))
             if progress.get("watermark"):
@@ -122,16 +122,15 @@ class LiveView:
             for key, word in _COUNTS.items():
                 if total[key]:
                     table.add_row(Text(word, style="yellow"), f"{total[key]:,}", "")
-        elif not self._note:
-            table.add_row("waiting for the first batch", "", "")
-        if self._note:
-            table.add_row(Text(self._note, style="red"), "", "")
+        if status.reason:
+            style = "yellow" if status.state == "RUNNING" else "red"
+            restart = "restarting: " if status.state == "RESTARTING" else ""
+            table.add_row(Text(f"{restart}{status.reason}", style=style), "", "")
+        elif status.state in ("UNASSIGNED", "STARTING"):
+            table.add_row(Text("starting", style="yellow"), "", "")
+        else:
+            table.add_row(Text(status.activity or ("" if progress else "waiting for the first batch")), "", "")
         return table
-
-    def _rate(self) -> float:
-        now = time.monotonic()
-        self._recent = [(at, rows) for at, rows in self._recent if now - at < _RATE_WINDOW_S]
-        return sum(rows for _, rows in self._recent) / _RATE_WINDOW_S
 
     def _show_rows(self, event: Event) -> None:
         if self._quiet:
@@ -149,6 +148,48 @@ class LiveView:
 
 
 _COUNTS: Final = {"dead_letters": "dead letters", "dropped": "dropped"}
+
+
+def told(event: Event) -> str | None:
+    """An event as a line for a person; None if it is not worth one."""
+    kind = event["event"]
+    if kind == "starting":
+        return "starting"
+    if kind == "started":
+        return f"running, {event['guarantee']}; checkpoint {event['checkpoint']}"
+    if kind == "progress":
+        lag = f", lag {event['lag']:,}" if event["lag"] else ""
+        return f"batch {event['batch']}: {_count(event['rows'], 'row')} in {event['batch_ms']:,} ms{lag}"
+    if kind == "idle":
+        return UP_TO_DATE
+    if kind == "waiting":
+        return str(event["reason"])
+    if kind == "resumed":
+        return _RUNNING_AGAIN
+    if kind == "restarting":
+        return f"restarting in {event['in_seconds']:.0f} s: {event['reason']}"
+    if kind == "failed":
+        return "\n  ".join(["failed: " + str(event["reason"]), *event.get("problems", [])[1:]])
+    if kind == "exception":
+        return str(event["traceback"]).rstrip()
+    if kind == "rows":
+        return f"batch {event['batch']}: " + "; ".join(json.dumps(row) for row in event["rows"])
+    if kind == "stopped":
+        return f"stopped after {_counted(event['total'])}" if "total" in event else "stopped"
+    return None
+
+
+_RUNNING_AGAIN: Final = "running again"
+
+
+def _counted(total: Event) -> str:
+    """What a run has done."""
+    parts = [f"{_count(total['rows'], 'row')} in {_count(total['batches'], 'batch')}"]
+    if total["dead_letters"]:
+        parts.append(_count(total["dead_letters"], "dead letter"))
+    if total["dropped"]:
+        parts.append(f"{total['dropped']:,} dropped")
+    return ", ".join(parts)
 
 
 def _count(number: int, word: str) -> str:

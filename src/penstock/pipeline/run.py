@@ -38,6 +38,7 @@ from penstock.pipeline.failure import PipelineFailed, classify
 from penstock.pipeline.group_mirror import GroupMirror
 from penstock.pipeline.progress import BatchProgress, Tally
 from penstock.pipeline.query_group import run_together
+from penstock.pipeline.reachability import BrokerWatch
 from penstock.pipeline.rows.bad_rows import OnBadRow
 from penstock.pipeline.rows.dead_letters import joined, letter_rows
 from penstock.pipeline.rows.one_pass import in_one_pass
@@ -151,12 +152,14 @@ class PipelineRun:
                 report({**event, "reason": redacted(event["reason"], secrets)} if "reason" in event else event)
 
         self.id = uuid.uuid4().hex
-        with stopping_on_signals(settings.stop.set):
+        with stopping_on_signals(settings.stop.set) as request:
             try:
                 self._execute(plan, origin, replace(settings, report=report_redacted))
             except PipelineFailed as failure:
                 condition = failure.entry.condition
                 raise PipelineFailed(redacted(str(failure), secrets), failure.exit_code, condition) from None
+        if settings.once:
+            request.end_unfinished()
 
     def _execute(self, plan: PipelinePlan, origin: TextOrigin | None, settings: RunSettings) -> None:
         begun = time.monotonic()
@@ -168,9 +171,13 @@ class PipelineRun:
             self.checkpoint.claim(spec.name, spec.all_sources, None, streams=[])
         with contextlib.ExitStack() as resources:
             stop_queries = threading.Event() if spec.sinks is not None else settings.stop
+            watches = self.brokers.watches(spec)
             supervisors = {
-                result.spec.progress_name: self._supervisor(plan, result, settings, stop_queries, resources)
-                for result in results
+                # One of the queries tells what is away: all of them read from the same brokers.
+                result.spec.progress_name: self._supervisor(
+                    plan, result, settings, stop_queries, resources, () if number else watches
+                )
+                for number, result in enumerate(results)
             }
             keep_topic_ids(self.checkpoint, self._topic_ids)
             self.checkpoint.take_over(self.id)
@@ -197,6 +204,7 @@ class PipelineRun:
         settings: RunSettings,
         stop: threading.Event,
         resources: contextlib.ExitStack,
+        watches: Sequence[BrokerWatch],
     ) -> Supervisor:
         """Claims the query's checkpoint and prepares its sink."""
         spec = result.spec
@@ -238,6 +246,7 @@ class PipelineRun:
             ends_by_itself=isinstance(spec.trigger, str),
             passes=result.passes,
             owns_checkpoint=lambda: self.checkpoint.is_owned_by(self.id),
+            brokers=watches,
         )
 
     def _in_a_thread(self, spec: PipelineSpec, supervisors: Mapping[str, Supervisor]) -> Callable[[], None]:

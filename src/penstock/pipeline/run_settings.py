@@ -14,13 +14,15 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.exit_codes import ExitCode
 from penstock.core.metrics import Metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Event = Mapping[str, Any]
-"""`event` says what happened: starting, started, progress, rows, restarting, stopped; see docs/pipelines.md."""
+"""`event` says what happened: starting, started, batch, progress, idle, rows, waiting, resumed, restarting, stopped,
+failed; see docs/pipelines.md."""
 
 
 def ignore(_event: Event) -> None:
@@ -40,23 +42,42 @@ class RunSettings:
     spark: SparkSession | None = None  # of an engine that hosts the pipeline; None: one of its own
 
 
+class StopRequest:
+    """Whether a signal asked a run to stop, and which."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+
+    def end_unfinished(self) -> None:
+        """For a run that was to process all available records: a caller must not take a stop for the end of them.
+
+        Raises what the signal would have raised: KeyboardInterrupt, or SystemExit with the code of a SIGTERM.
+        """
+        if self.signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.signal == signal.SIGTERM:
+            raise SystemExit(int(ExitCode.TERMINATED))
+
+
 @contextmanager
-def stopping_on_signals(ask_to_stop: Callable[[], None]) -> Iterator[None]:
+def stopping_on_signals(ask_to_stop: Callable[[], None]) -> Iterator[StopRequest]:
     """The first ctrl-C or SIGTERM asks the pipeline to finish its batch; a second ctrl-C does not wait for it.
 
     Only the main thread receives signals. A run in another thread is stopped by its owner.
     """
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield request
         return
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
+    def ask(number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        request.signal = signal.Signals(number)
         ask_to_stop()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

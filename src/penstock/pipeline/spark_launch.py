@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.core.error_table import CLUSTER_UNAVAILABLE
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
-from penstock.pipeline.failure import PipelineFailed
+from penstock.pipeline.failure import PipelineFailed, classify
 from penstock.pipeline.spark.java import JavaMissingError
 from penstock.pipeline.spark.jvm import JvmError
+from penstock.pipeline.spark.master import InvalidMaster, MasterError, require_master
 from penstock.pipeline.spark.session import SparkSettings, launch, start
 
 if TYPE_CHECKING:
@@ -28,12 +30,20 @@ def conf_of(head: PipelineHead) -> dict[str, str]:
 def launch_ahead(spec: PipelineSpec, master: str | None) -> None:
     """Returns at once, so that Java starts while other things are done; `start_spark` then waits for it."""
     with _refusals():
+        if master is not None:
+            require_master(master)
         launch(_settings(spec, master))
 
 
 def start_spark(head: PipelineHead, master: str | None) -> SparkSession:
+    settings = _settings(head, master)
+    if settings.is_local:
+        with _refusals():
+            return start(settings)
     with _refusals():
-        return start(_settings(head, master))
+        require_master(settings.master or "")
+    with _cluster_refusals(settings.master or ""):
+        return start(settings)
 
 
 def _settings(head: PipelineHead, master: str | None) -> SparkSettings:
@@ -52,6 +62,25 @@ def _refusals() -> Iterator[None]:
         yield
     except (JavaMissingError, JvmError) as missing:
         raise PipelineFailed(str(missing), ExitCode.MISSING_REQUIREMENT) from missing
+    except InvalidMaster as mistake:
+        raise PipelineFailed(f"--master {mistake}", ExitCode.INVALID_PIPELINE) from mistake
+    except MasterError as away:
+        raise PipelineFailed(f"--master: {away}", ExitCode.ENGINE_LOST, CLUSTER_UNAVAILABLE) from away
+
+
+@contextmanager
+def _cluster_refusals(master: str) -> Iterator[None]:
+    """Whatever pyspark raises when a cluster does not take the application: its message holds two stack traces."""
+    with _refusals():
+        try:
+            yield
+        except (JavaMissingError, JvmError):
+            raise
+        except Exception as failure:
+            reason = classify(failure).line
+            raise PipelineFailed(
+                f"--master: Spark did not start on {master}: {reason}", ExitCode.ENGINE_LOST, CLUSTER_UNAVAILABLE
+            ) from failure
 
 
 def _text(value: Any) -> str:

@@ -11,14 +11,16 @@ its sources for news.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.error_table import ERRORS, Retry
 from penstock.core.exit_codes import ExitCode
 from penstock.core.metrics import Metrics
+from penstock.pipeline.activity import Activity
 from penstock.pipeline.failure import Classification, PipelineFailed, classify
 from penstock.pipeline.progress import BatchProgress, Tally
+from penstock.pipeline.reachability import BrokerWatch
 from penstock.pipeline.run_settings import Event, RunSettings
 from penstock.pipeline.spark import internals
 from penstock.pipeline.spark.conditions import SPARK_ENDED
@@ -56,6 +58,7 @@ class Supervisor:
         first_pause_s: float = FIRST_PAUSE_S,
         owns_checkpoint: Callable[[], bool] = lambda: True,
         owner_check_s: float = _OWNER_CHECK_S,
+        brokers: Sequence[BrokerWatch] = (),
     ) -> None:
         self._name = name
         self._start = start
@@ -68,10 +71,17 @@ class Supervisor:
         self._owner_check_s = owner_check_s
         self._fruitless = 0
         self._metrics = _PipelineMetrics(settings.metrics, name)
+        self._activity = Activity(self._report, brokers)
         self.tally = Tally()
 
     def run(self) -> None:
         """Returns when the query has ended by itself or was asked to. Raises PipelineFailed when it cannot go on."""
+        try:
+            self._run()
+        finally:
+            self._activity.close()
+
+    def _run(self) -> None:
         while not self._settings.stop.is_set():
             failure = self._run_once()
             if failure is None:
@@ -120,6 +130,7 @@ class Supervisor:
                 finish_batch(query)
                 self._take_progress(query)
                 return None
+            self._activity.look(query)
             if time.monotonic() >= next_check:
                 if not self._owns_checkpoint():
                     finish_batch(query)
@@ -136,12 +147,14 @@ class Supervisor:
     def _take_progress(self, query: StreamingQuery) -> None:
         for reported in internals.new_progress(query, self.tally.last_batch_id):
             if not reported.is_executed:
+                self._activity.found_nothing()
                 continue
             batch = BatchProgress.of(reported, self._passes)
             if self.tally.add(batch):
                 self._fruitless = 0
                 self._metrics.add(batch)
                 self._on_batch(batch)
+                self._activity.batch_done(batch)
                 self._report(self.tally.event())
 
     def _report(self, event: Event) -> None:

@@ -68,6 +68,53 @@ def test_on_a_terminal_rates_lag_and_dead_letters_are_drawn() -> None:
         assert word in drawn
 
 
+def test_a_long_batch_is_shown_at_the_rate_at_which_it_was_processed() -> None:
+    screen = io.StringIO()
+    now = [1000.0]
+    view = LiveView(screen, io.StringIO(), interactive=True, clock=lambda: now[0])
+    view(EVENTS[0])
+    now[0] += 113
+    view({**EVENTS[1], "rows": 5_000_000, "batch_ms": 113_000, "lag": 9})
+    view.close()
+    assert "44,248/s" in screen.getvalue()
+
+
+def test_what_happens_while_a_person_waits_is_told() -> None:
+    screen = io.StringIO()
+    view = LiveView(screen, io.StringIO(), interactive=False)
+    of_pipeline = {"pipeline": "revenue"}
+    view(EVENTS[0])
+    for event in (
+        {"event": "batch", "batch": 0, "tasks": 8, "tasks_done": 2},
+        {"event": "idle"},
+        {"event": "waiting", "reason": "no broker answers at 127.0.0.1:9092"},
+        {"event": "resumed"},
+        {"event": "idle"},
+        {"event": "restarting", "reason": "the database is gone", "in_seconds": 1.0},
+        {"event": "idle"},
+    ):
+        view({**event, **of_pipeline})
+    assert screen.getvalue().splitlines()[1:] == [
+        "penstock: revenue: up to date",
+        "penstock: revenue: no broker answers at 127.0.0.1:9092",
+        "penstock: revenue: running again",
+        "penstock: revenue: restarting in 1 s: the database is gone",
+        "penstock: revenue: running again",
+    ]
+
+
+def test_on_a_terminal_the_tasks_of_a_batch_and_an_outage_are_drawn() -> None:
+    screen = io.StringIO()
+    view = LiveView(screen, io.StringIO(), interactive=True)
+    view(EVENTS[0])
+    view({"event": "batch", "pipeline": "revenue", "batch": 0, "tasks": 8, "tasks_done": 2})
+    view.close()
+    assert "batch 0: 2 of 8 tasks" in screen.getvalue()
+    view({"event": "waiting", "pipeline": "revenue", "reason": "no broker answers"})
+    view.close()
+    assert "no broker answers" in screen.getvalue()
+
+
 def test_programs_get_a_json_object_a_line() -> None:
     output = io.StringIO()
     report = json_lines(output)

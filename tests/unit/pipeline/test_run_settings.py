@@ -34,3 +34,17 @@ def test_another_thread_leaves_signals_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+@pytest.mark.parametrize(
+    ("number", "raised", "code"), [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, 143)]
+)
+def test_a_run_that_was_to_finish_and_did_not_does_not_look_finished(
+    number: signal.Signals, raised: type[BaseException], code: int | None
+) -> None:
+    with stopping_on_signals(lambda: None) as request:
+        request.end_unfinished()  # nothing was asked
+        signal.raise_signal(number)
+    with pytest.raises(raised) as ended:
+        request.end_unfinished()
+    assert getattr(ended.value, "code", None) == code

@@ -1,13 +1,20 @@
 """How a command talks to the engine: JSON, one object a line, over a unix socket in the data directory.
 
-    {"do": "ping"}                                       -> {"engine": {"pid": 17}}
-    {"do": "list"}                                       -> {"pipelines": [{"name": "revenue", "pid": 4711, ...}]}
-    {"do": "stop", "name": "revenue"}                    -> {"stopped": true}, when it has ended
-    {"do": "run", "name": .., "spec": .., "options": ..} -> {"event": {..}} .., {"exit": 0, "message": null}
+    {"do": "ping"}                        -> {"engine": {"pid": 17}}
+    {"do": "list"}                        -> {"pipelines": [{"name": "revenue", "state": "RUNNING", ...}]}
+    {"do": "status", "name": "revenue"}   -> {"pipeline": {...}}
+    {"do": "put", "desired": {...}}       -> {"pipeline": {...}}, when its desired state is durable
+    {"do": "stop", "name": "revenue"}     -> {"pipeline": {...}}, when it has ended
+    {"do": "restart", "name": "revenue"}  -> {"pipeline": {...}}
+    {"do": "delete", "name": "revenue"}   -> {"pipeline": {...}}, as it was when it had ended
+    {"do": "check", "work": {...}}        -> {"found": {"problems": [...], "notes": [...]}}
+    {"do": "run", "work": {...}}          -> {"event": {...}} ..., {"exit": 0, "message": null}
 
-The connection of a run is also its life: `{"do": "stop"}` on it, or its end, stops the pipeline and no other.
+A request that is refused is answered with {"error": "one line", "exit": 4}.
 
-Owns the lines and the path. Imports nothing of Spark: the client side of it runs in commands that never start one.
+The connection of a run is also its life: `{"do": "stop"}` on it, or its end, stops that run and nothing else.
+
+Owns the lines. Imports nothing of Spark: the client side runs in commands that never start one.
 
 Invariant: a line from the other side is bounded before it is kept.
 """
@@ -16,25 +23,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
-SOCKET_FILE: Final = "engine.sock"
-LOCK_FILE: Final = "engine.lock"
-SOCKET_PATH_BYTES_MAX: Final = 100  # the kernel's limit is 104 on macOS and 108 on Linux
 LINE_BYTES_MAX: Final = 8 * 1024 * 1024
 
 Message = Mapping[str, Any]
-
-
-def socket_path(data_dir: Path) -> str:
-    """Where the engine of this directory listens. A symbolic link leads to a shorter path where it must."""
-    path = data_dir.absolute() / SOCKET_FILE
-    return os.readlink(path) if path.is_symlink() else str(path)
 
 
 class Lines:

@@ -1,18 +1,16 @@
-"""One long-lived process that hosts many pipelines, so that a second one starts without a second Spark.
+"""The engine's socket: accepts commands and passes them to the herder.
 
-Owns the socket, the pipelines that run and who asked for each. How a pipeline runs is the `Host`'s matter: the engine
-must never know Spark.
+Owns the socket, its connections and the words of refusals. What a request does is in `herder.py`; `protocol.py` lists
+the requests.
 
 Invariants:
-- One engine for a data directory, by a lock that the kernel lets go of when the process ends.
-- A pipeline runs exactly as long as the one who asked for it stays connected, unless it ends by itself or is stopped.
+- An attached run lasts exactly as long as the command that asked for it stays connected, unless it ends by itself.
 - A client that does not read slows no pipeline: what it misses is progress, and only the newest is kept.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import socket
@@ -21,64 +19,33 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.engine.protocol import LOCK_FILE, SOCKET_FILE, SOCKET_PATH_BYTES_MAX, Lines, Message
+from penstock.pipeline.engine.desired_state import DesiredState
+from penstock.pipeline.engine.herder import Herder, Refused, UnknownPipeline
+from penstock.pipeline.engine.host import Host, Outcome, Work
+from penstock.pipeline.engine.layout import SOCKET_FILE
+from penstock.pipeline.engine.protocol import Lines, Message
+from penstock.pipeline.run_settings import Event
 
-STOP_TIMEOUT_S: Final = 60.0
+_SOCKET_PATH_BYTES_MAX: Final = 100  # the kernel's limit is 104 on macOS and 108 on Linux
 _LAST_LINE_TIMEOUT_S: Final = 2.0
 _EVENTS_KEPT: Final = 256
 
 
-class EngineInUse(RuntimeError):
-    """Another engine has the data directory."""
+class EngineServer:
+    """`serve` until `close`; both may be called from any thread. The caller holds the engine's lock."""
 
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What a host is given beside the pipeline itself."""
-
-    name: str
-    directory: Path  # where the command was given: relative paths mean this, not the engine's own directory
-    report: Callable[[Message], None]  # progress for the one who asked; returns at once
-    stop: threading.Event  # when set: finish the batch and return
-
-
-Host = Callable[[dict[str, Any], dict[str, Any], Run], int]
-"""`host(spec, options, run) -> exit code`: runs the pipeline to its end in the calling thread. An exception's text is
-shown to the user, and is the failure's only line."""
-
-
-@dataclass(slots=True)
-class _Hosted:
-    run: Run
-    client_pid: int
-    since: float
-    ended: threading.Event = field(default_factory=threading.Event)
-
-
-class Engine:
-    """`serve` until `close`; both may be called from any thread."""
-
-    def __init__(self, data_dir: Path, host: Host) -> None:
-        self._host = host
+    def __init__(self, data_dir: Path, herder: Herder, host: Host) -> None:
         self._data_dir = data_dir
-        self._hosted: dict[str, _Hosted] = {}
+        self._herder = herder
+        self._host = host
         self._connections: set[Lines] = set()
         self._outboxes: set[_Outbox] = set()
         self._changing = threading.Lock()
         self._closed = threading.Event()
-        data_dir.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise EngineInUse(f"another engine runs pipelines for {data_dir}") from None
         self._short_directory: Path | None = None
         self._listener = self._listen()
 
@@ -87,7 +54,7 @@ class Engine:
         # One that a killed engine left behind: no other engine can have it, because we hold the lock.
         path.unlink(missing_ok=True)
         address = path
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
             self._short_directory = Path(tempfile.mkdtemp(prefix="penstock-engine-"))
             address = self._short_directory / SOCKET_FILE
             path.symlink_to(address)
@@ -109,23 +76,17 @@ class Engine:
                 raise
             threading.Thread(target=self._answer, args=(connection,), daemon=True, name="engine connection").start()
 
-    def close(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-        """Stops every pipeline and waits for them. False: not all had ended in time."""
+    def close(self) -> None:
+        """Hangs up. Call it after `Herder.close`: how runs ended is still on its way to their commands."""
         if self._closed.is_set():
-            return True
+            return
         self._closed.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes `serve`
         self._listener.close()
         with self._changing:
-            hosted = list(self._hosted.values())
-        for pipeline in hosted:
-            pipeline.run.stop.set()
-        deadline = time.monotonic() + timeout_s
-        ended = [pipeline.ended.wait(max(0.0, deadline - time.monotonic())) for pipeline in hosted]
-        with self._changing:
             connections, outboxes = list(self._connections), list(self._outboxes)
-        # How it ended is still on its way to the command; one that does not read is not waited for for long.
+        # A command that does not read is not waited for for long.
         last_lines_by = time.monotonic() + _LAST_LINE_TIMEOUT_S
         for outbox in outboxes:
             outbox.sent_all.wait(max(0.0, last_lines_by - time.monotonic()))
@@ -134,8 +95,6 @@ class Engine:
         (self._data_dir / SOCKET_FILE).unlink(missing_ok=True)
         if self._short_directory is not None:
             shutil.rmtree(self._short_directory, ignore_errors=True)
-        os.close(self._lock)
-        return all(ended)
 
     def _answer(self, connection: socket.socket) -> None:
         lines = Lines(connection)
@@ -143,19 +102,10 @@ class Engine:
             self._connections.add(lines)
         try:
             for request in lines:
-                match request:
-                    case {"do": "ping"}:
-                        lines.send({"engine": {"pid": os.getpid()}})
-                    case {"do": "list"}:
-                        lines.send({"pipelines": self._list()})
-                    case {"do": "stop", "name": str(name)}:
-                        lines.send({"stopped": self._stop(name)})
-                    case {"do": "run", "name": str(name), "spec": dict(spec), "options": dict(options)}:
-                        directory = Path(str(request.get("directory", ".")))
-                        self._run(lines, _peer_pid(connection), name, directory, spec, options)
-                        return
-                    case _:
-                        lines.send({"error": f"not a request: {str(request)[:200]}"})
+                if request.get("do") == "run":
+                    self._run(lines, _peer_pid(connection), request)
+                    return
+                lines.send(self._answer_to(request))
         except (OSError, ValueError):
             pass  # the peer is gone, or is not one of ours
         finally:
@@ -163,68 +113,67 @@ class Engine:
                 self._connections.discard(lines)
             lines.close()
 
-    def _list(self) -> list[dict[str, Any]]:
-        with self._changing:
-            return [
-                {
-                    "name": name,
-                    "pid": pipeline.client_pid,
-                    "seconds": round(time.monotonic() - pipeline.since, 3),
-                    "stopping": pipeline.run.stop.is_set(),
-                }
-                for name, pipeline in self._hosted.items()
-            ]
+    def _answer_to(self, request: Message) -> Message:
+        try:
+            match request:
+                case {"do": "ping"}:
+                    return {"engine": {"pid": os.getpid()}}
+                case {"do": "list"}:
+                    return {"pipelines": self._herder.statuses()}
+                case {"do": "status", "name": str(name)}:
+                    return {"pipeline": self._herder.status(name)}
+                case {"do": "put", "desired": dict(desired)}:
+                    return {"pipeline": self._herder.put(DesiredState.of_json(desired))}
+                case {"do": "stop", "name": str(name)}:
+                    return {"pipeline": self._herder.stop(name)}
+                case {"do": "restart", "name": str(name)}:
+                    return {"pipeline": self._herder.restart(name)}
+                case {"do": "delete", "name": str(name)}:
+                    return {"pipeline": self._herder.delete(name)}
+                case {"do": "check", "work": dict(work)}:
+                    return {"found": self._host.check(_work(work))}
+                case _:
+                    return _refusal(f"not a request: {str(request)[:200]}", ExitCode.FAILURE)
+        except UnknownPipeline as unknown:
+            return _refusal(f"no pipeline '{unknown.args[0]}' is known to the engine", ExitCode.NOT_FOUND)
+        except Refused as refused:
+            return _refusal(str(refused), refused.exit_code, refused.condition)
+        except Exception as failure:  # the boundary between requests
+            return _refusal(str(failure) or type(failure).__name__, ExitCode.FAILURE)
 
-    def _stop(self, name: str) -> bool:
-        with self._changing:
-            pipeline = self._hosted.get(name)
-        if pipeline is None:
-            return False
-        pipeline.run.stop.set()
-        return pipeline.ended.wait(STOP_TIMEOUT_S)
-
-    def _run(
-        self, lines: Lines, pid: int, name: str, directory: Path, spec: dict[str, Any], options: dict[str, Any]
-    ) -> None:
+    def _run(self, lines: Lines, pid: int, request: Message) -> None:
         outbox = _Outbox(lines)
-        run = Run(name, directory, lambda event: outbox.offer({"event": dict(event)}), threading.Event())
-        pipeline = _Hosted(run, pid, time.monotonic())
         with self._changing:
-            taken = self._closed.is_set() or name in self._hosted
-            if not taken:
-                self._hosted[name] = pipeline
-                self._outboxes.add(outbox)
-        if taken:
-            reason = "the engine is stopping" if self._closed.is_set() else f"pipeline '{name}' runs already"
-            outbox.finish({"exit": int(ExitCode.FAILURE), "message": reason})
+            self._outboxes.add(outbox)
+        try:
+            work = _work(request.get("work", {}))
+            execution = self._herder.attach(work, outbox.offer_event, pid, str(request.get("guarantee", "")))
+        except (Refused, ValueError) as refused:
+            exit_code = refused.exit_code if isinstance(refused, Refused) else ExitCode.FAILURE
+            condition = refused.condition if isinstance(refused, Refused) else None
+            outbox.finish(Outcome(int(exit_code), str(refused), condition))
             outbox.sent_all.wait(_LAST_LINE_TIMEOUT_S)
+            self._forget(outbox)
             return
-        threading.Thread(
-            target=self._host_pipeline, args=(pipeline, spec, options, outbox), daemon=True, name=f"pipeline {name}"
-        ).start()
-        try:
-            for request in lines:
-                if request.get("do") == "stop":
-                    run.stop.set()
-        finally:
-            # The end of the connection, whether the client left or `_host_pipeline` closed it behind its last line.
-            run.stop.set()
-            pipeline.ended.wait()
-            with self._changing:
-                self._outboxes.discard(outbox)
 
-    def _host_pipeline(self, pipeline: _Hosted, spec: dict[str, Any], options: dict[str, Any], outbox: _Outbox) -> None:
-        exit_code = int(ExitCode.FAILURE)
-        message: str | None = None
+        def tell_the_end() -> None:
+            execution.ended.wait()
+            outbox.finish(execution.outcome)
+
+        threading.Thread(target=tell_the_end, daemon=True, name="engine outcome").start()
         try:
-            exit_code = self._host(spec, options, pipeline.run)
-        except Exception as failure:  # the boundary between pipelines: one that fails must not take the others along
-            message = str(failure) or type(failure).__name__
+            for message in lines:
+                if message.get("do") == "stop":
+                    execution.stop.set()
         finally:
-            with self._changing:
-                del self._hosted[pipeline.run.name]
-            outbox.finish({"exit": int(exit_code), "message": message})
-            pipeline.ended.set()
+            # The end of the connection, whether the client left or the outbox closed it behind its last line.
+            execution.stop.set()
+            execution.ended.wait()
+            self._forget(outbox)
+
+    def _forget(self, outbox: _Outbox) -> None:
+        with self._changing:
+            self._outboxes.discard(outbox)
 
 
 class _Outbox:
@@ -238,14 +187,14 @@ class _Outbox:
         self.sent_all = threading.Event()
         threading.Thread(target=self._send_all, daemon=True, name="engine events").start()
 
-    def offer(self, message: Message) -> None:
+    def offer_event(self, event: Event) -> None:
         with self._changed:
-            self._waiting.append(message)
+            self._waiting.append({"event": dict(event)})
             self._changed.notify()
 
-    def finish(self, message: Message) -> None:
+    def finish(self, outcome: Outcome) -> None:
         with self._changed:
-            self._last = message
+            self._last = {"exit": outcome.exit_code, "message": outcome.message, "condition": outcome.condition}
             self._changed.notify()
 
     def _send_all(self) -> None:
@@ -267,8 +216,20 @@ class _Outbox:
             return
 
 
+def _work(value: Message) -> Work:
+    """Raises ValueError for what is none."""
+    match value:
+        case {"name": str(name), "spec": dict(spec), "settings": dict(settings), "directory": str(directory)}:
+            return Work(name, spec, settings, Path(directory))
+    raise ValueError(f"not a pipeline: {str(value)[:200]}")
+
+
+def _refusal(message: str, exit_code: ExitCode, condition: str | None = None) -> dict[str, Any]:
+    return {"error": message, "exit": int(exit_code), "condition": condition}
+
+
 def _peer_pid(connection: socket.socket) -> int:
-    """Who asked, for `list`; 0 where the system does not say."""
+    """Who asked; 0 where the system does not say."""
     if not hasattr(socket, "SO_PEERCRED"):
         return 0
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

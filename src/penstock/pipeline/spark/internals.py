@@ -258,6 +258,37 @@ def is_between_batches(query: StreamingQuery) -> bool:
     return not status["isTriggerActive"] or str(status["message"]).startswith(_BETWEEN_BATCHES)
 
 
+@dataclass(frozen=True, slots=True)
+class RunningTasks:
+    """The tasks of the jobs that run for a query at this moment. `has_executors`: something could run them."""
+
+    tasks: int
+    done: int
+    active: int
+    has_executors: bool = True
+
+
+def running_tasks(query: StreamingQuery) -> RunningTasks | None:
+    """None if no job runs. Spark names the jobs of a query by the query's run id."""
+    from pyspark import SparkContext
+
+    context = SparkContext.getOrCreate()
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(query.runId))]
+    running = [job for job in jobs if job is not None and job.status == "RUNNING"]
+    if not running:
+        return None
+    found = [tracker.getStageInfo(stage) for job in running for stage in job.stageIds]
+    stages = [stage for stage in found if stage is not None]
+    return RunningTasks(
+        tasks=sum(stage.numTasks for stage in stages),
+        done=sum(stage.numCompletedTasks for stage in stages),
+        active=sum(stage.numActiveTasks for stage in stages),
+        # The driver is listed among them, and on one machine it is the only one.
+        has_executors=(context.master or "").startswith("local") or len(tracker.getExecutorInfos()) > 1,
+    )
+
+
 def streaming_batch(context: TaskContext) -> tuple[str, int] | None:
     """The query id and the batch id of a task; None outside a streaming query."""
     query_id = context.getLocalProperty("sql.streaming.queryId")

@@ -52,7 +52,7 @@ _OPENED: Final = (
 )
 # To name a package that is gone costs a warning on the user's terminal.
 _FIRST_WITHOUT: Final = {"java.base/sun.security.action": 24}
-_FIRST_WITHOUT_VFORK: Final = 26  # from then on it is said to be on its way out
+_FIRST_WITHOUT_VFORK: Final = 25  # its updates warn on the user's terminal that the mechanism is deprecated
 _PROPERTIES: Final = (
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dio.netty.allocator.type=pooled",

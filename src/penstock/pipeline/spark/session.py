@@ -14,10 +14,12 @@ import importlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -247,12 +249,23 @@ def _start_local(settings: SparkSettings) -> SparkSession:
     conf = local_conf(settings)
     # In this process's environment, because pyspark takes the interpreter of workers from there and nowhere else.
     os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"] = str(runtime.directory / "python3")
-    session = SparkSession.builder.config(map={**conf}).getOrCreate()
+    with _own_interrupt_handler():
+        session = SparkSession.builder.config(map={**conf}).getOrCreate()
     internals.accept_end_of_accumulator_updates(session)
     # Checksum files take a quarter of the time of a small micro-batch, for two files of a few hundred bytes. Those are
     # still written whole and renamed, and a torn one does not parse. RocksDB's files carry checksums of their own.
     internals.write_no_checksum_files(session)
     return session
+
+
+@contextlib.contextmanager
+def _own_interrupt_handler() -> Iterator[None]:
+    """pyspark installs a handler for ctrl-C that cancels all jobs. One that lets batches finish stays in place."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and before not in (None, signal.default_int_handler):
+        signal.signal(signal.SIGINT, before)
 
 
 def _launch(settings: SparkSettings) -> _LocalRuntime:
@@ -320,6 +333,11 @@ def scratch_directory() -> Path | None:
     return None if _running is None else _running.directory
 
 
+def is_jvm_running() -> bool:
+    """Whether the JVM behind this process's local sessions is alive."""
+    return _running is not None and _running.jvm.process.poll() is None
+
+
 def end_jvm() -> None:
     """Ends the processes behind this process's local sessions and waits. No session can be started afterwards."""
     if _running is None:
@@ -330,6 +348,12 @@ def end_jvm() -> None:
     runtime.jvm.process.wait(_JVM_EXIT_TIMEOUT_S)
 
 
+def _has_own_logging() -> bool:
+    """Whether the user's Spark configuration says what the driver logs."""
+    homes = [os.environ.get("SPARK_CONF_DIR"), *(f"{home}/conf" for home in [os.environ.get("SPARK_HOME")] if home)]
+    return any(Path(home, "log4j2.properties").exists() for home in homes if home)
+
+
 def _start_on_cluster(settings: SparkSettings) -> SparkSession:
     """With pyspark's own launcher: a cluster's settings live in the SPARK_HOME and SPARK_CONF_DIR that it reads."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -337,6 +361,10 @@ def _start_on_cluster(settings: SparkSettings) -> SparkSession:
         os.environ["JAVA_HOME"] = str(find_java().home)
     from pyspark.sql import SparkSession
 
-    session = SparkSession.builder.config(map={**cluster_conf(settings)}).getOrCreate()
+    conf = cluster_conf(settings)
+    if not _has_own_logging():
+        conf.setdefault("spark.driver.extraJavaOptions", " ".join(_logging_options(settings)))
+    with _own_interrupt_handler():
+        session = SparkSession.builder.config(map={**conf}).getOrCreate()
     session.sparkContext.setLogLevel(settings.log_level)
     return session

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from penstock.pipeline.declaration.locations import absolute_path
 from penstock.pipeline.declaration.spec import PipelineSpec
-from penstock.pipeline.engine.hosting import can_be_hosted, packed
+from penstock.pipeline.engine.packing import can_be_hosted, packed
 from penstock.pipeline.sinks.files.declaration import FileSink
 from penstock.pipeline.sinks.table.databases import dialect_of
 from penstock.pipeline.sources.files.declaration import FileSource
