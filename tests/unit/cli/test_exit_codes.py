@@ -13,14 +13,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from penstock.core.errors import AccessDenied, UnknownTopic
 from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.engine.event_log import EventLog, log_path
+from penstock.pipeline.engine.layout import logs_dir
 from penstock.pipeline.failure import classify, classify_text
 from penstock.pipeline.topics.errors import Fenced
 
@@ -42,37 +43,14 @@ def code_of(*words: str, **options: object) -> int:
     return process.returncode
 
 
-@contextmanager
-def silent_broker() -> Iterator[tuple[str, threading.Event]]:
-    """Accepts connections and never answers; the event is set when a command has sent something."""
-    asked = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def notice(connection: socket.socket) -> None:
-            if connection.recv(1):
-                asked.set()
-
-        def serve() -> None:
-            kept = []
-            try:
-                while True:
-                    connection, _ = listener.accept()
-                    kept.append(connection)
-                    threading.Thread(target=notice, args=(connection,), daemon=True).start()
-            except OSError:
-                pass
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}", asked
-
-
-def signalled(number: signal.Signals) -> int:
-    with silent_broker() as (address, asked):
-        process = penstock("consume", "t", "-b", address)
-        assert asked.wait(SECONDS)
-        process.send_signal(number)
-        process.communicate(timeout=SECONDS)
-        return process.returncode
+def signalled(directory: Path, number: signal.Signals) -> int:
+    EventLog(log_path(logs_dir(directory / ".penstock"), "copy")).append({"event": "starting"})
+    process = penstock("logs", "-f", "copy", cwd=directory)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.send_signal(number)
+    process.communicate(timeout=SECONDS)
+    return process.returncode
 
 
 def ok(_directory: Path) -> int:
@@ -187,8 +165,8 @@ def pipeline_failed(_directory: Path) -> int:
     return int(classify_text("java.lang.IllegalStateException: something else").exit_code)
 
 
-def interrupted(_directory: Path) -> int:
-    return signalled(signal.SIGINT)
+def interrupted(directory: Path) -> int:
+    return signalled(directory, signal.SIGINT)
 
 
 def broken_pipe(_directory: Path) -> int:
@@ -200,8 +178,8 @@ def broken_pipe(_directory: Path) -> int:
         os.close(writing)
 
 
-def terminated(_directory: Path) -> int:
-    return signalled(signal.SIGTERM)
+def terminated(directory: Path) -> int:
+    return signalled(directory, signal.SIGTERM)
 
 
 CASES: dict[ExitCode, Callable[[Path], int]] = {
