@@ -165,6 +165,12 @@ def pipeline_failed(_directory: Path) -> int:
     return int(classify_text("java.lang.IllegalStateException: something else").exit_code)
 
 
+def not_writable(_directory: Path) -> int:
+    from penstock.pipeline.sinks.table.errors import DatabaseNotWritable
+
+    return int(classify(DatabaseNotWritable("SQLite database /root/sink.db: permission denied")).exit_code)
+
+
 def interrupted(directory: Path) -> int:
     return signalled(directory, signal.SIGINT)
 
