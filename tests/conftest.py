@@ -41,8 +41,12 @@ class RunningBroker(Protocol):
 # Tests below these directories share an expensive server: a Spark session with its databases, or a broker with the
 # matrix of results. Two Spark sessions rather than one, so that both processes have one to work with.
 _SHARED_SERVERS = ("tests/pipeline/", "tests/conformance/", "tests/clients/")
-# Pages of the documentation share nothing, and each takes as long as a file of tests.
-_INDEPENDENT_PAGES = "tests/docs/test_code_blocks.py::test_the_blocks_of_a_page_run"
+# They share nothing, and each takes as long as a file of tests: pages of the documentation, tasks of a new user.
+_INDEPENDENT = (
+    "tests/docs/test_code_blocks.py::test_the_blocks_of_a_page_run",
+    "tests/new_user/test_pages.py",
+    "tests/new_user/test_tasks_alone.py",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByServer(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(_INDEPENDENT_PAGES):
+            if nodeid.startswith(_INDEPENDENT):
                 return nodeid
             file = nodeid.split("::", maxsplit=1)[0]
             return next((shared for shared in _SHARED_SERVERS if file.startswith(shared)), file)
