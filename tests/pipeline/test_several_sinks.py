@@ -142,6 +142,17 @@ def test_a_sink_that_fails_restarts_alone_and_one_that_fails_for_good_ends_the_p
     assert len(pipelines.records(copy)) == 3, "the other has its own progress"
 
 
+def test_a_renamed_sink_is_not_taken_for_a_new_one(pipelines: Pipelines) -> None:
+    orders, copy = pipelines.topic("orders"), pipelines.topic("copy")
+    pipelines.send(orders, [order(1, "ada", 10)])
+    head = f"name: {pipelines.name('renamed')}\nsource: {{topic: {orders}, schema: '{ORDERS}'}}\n"
+    pipelines.once(f"{head}sinks: {{copy: {{topic: {copy}}}}}\n")
+    with pytest.raises(PipelineFailed, match=r"sinks\.other is new, and writes where sinks\.copy wrote") as refused:
+        pipelines.once(f"{head}sinks: {{other: {{topic: {copy}}}}}\n")
+    assert refused.value.exit_code == ExitCode.CHECKPOINT_MISMATCH
+    assert len(pipelines.records(copy)) == 1
+
+
 def test_what_a_sink_cannot_take_names_its_key(pipelines: Pipelines) -> None:
     orders = pipelines.topic("orders")
     pipelines.send(orders, [order(1, "ada", 10)])

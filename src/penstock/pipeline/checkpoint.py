@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.exit_codes import ExitCode
+from penstock.pipeline.declaration.redaction import redacted_url
 from penstock.pipeline.failure import PipelineFailed, classify_text
 from penstock.pipeline.sinks.sink import Sink
 from penstock.pipeline.sources.source import Source
@@ -28,6 +29,7 @@ _DIRECTORY: Final = "penstock"
 _IDENTITY: Final = "identity.json"
 _BEGUN: Final = "begun.json"
 _OWNER: Final = "owner.json"
+_SINKS: Final = "sinks.json"
 SINKS_DIRECTORY: Final = "sinks"
 """Below the checkpoint of a pipeline with several sinks, a checkpoint for each of them by its name."""
 _PLACE: Final = "sink.json"
@@ -90,6 +92,27 @@ class Checkpoint:
             raise self._mismatch("it holds the progress of one sink (`sink`), and the pipeline names several (`sinks`)")
         if not has_several_sinks and self.exists(SINKS_DIRECTORY):
             raise self._mismatch("it holds the progress of several sinks (`sinks`), and the pipeline has one (`sink`)")
+
+    def check_sink_names(self, sinks: Mapping[str, Sink]) -> None:
+        """Of several sinks: raises when one that is new writes where one wrote that is gone. It was renamed, and would
+        begin at the beginning, with rows that are there already."""
+        stored = self.read(_SINKS) or {}
+        for name, sink in sinks.items():
+            if name in stored:
+                continue
+            renamed = [old for old, place in stored.items() if old not in sinks and place and place == _place(sink)]
+            if renamed:
+                raise self._mismatch(
+                    f"sinks.{name} is new, and writes where sinks.{renamed[0]} wrote, so that rows would come again",
+                    f"call it '{renamed[0]}' again, or write to another place",
+                )
+
+    def keep_sinks(self, sinks: Mapping[str, Sink]) -> None:
+        """Those that are gone stay known."""
+        stored = self.read(_SINKS) or {}
+        known = {**stored, **{name: _place(sink) for name, sink in sinks.items()}}
+        if known != stored:
+            self.write(_SINKS, known)
 
     def _check_sink(self, stored: Any, sink: Sink) -> None:
         if not isinstance(stored, dict) or not self.has_batches:
@@ -228,6 +251,15 @@ class Checkpoint:
     @property
     def _directory(self) -> HadoopDirectory:
         return HadoopDirectory(self.spark, self.location)
+
+
+def _place(sink: Sink) -> str | None:
+    """Where a sink writes, without how, as its author names it; None if it writes to no place, as the console does."""
+    named = getattr(sink, sink.discriminator)
+    url = getattr(sink, "url", None)
+    if not isinstance(named, str):
+        return None
+    return f"{sink.discriminator} {named}" + (f" of {redacted_url(url)}" if url else "")
 
 
 def last_number(names: Iterable[str]) -> int:

@@ -166,9 +166,11 @@ class PipelineRun:
         spec = plan.spec.located(settings.directory)
         self.checkpoint.check(spec.name, spec.all_sources, spec.declared_sink)
         self.checkpoint.check_layout(has_several_sinks=spec.sinks is not None)
+        self.checkpoint.check_sink_names(spec.sinks or {})
         results = self._results(plan, spec, origin)
         if spec.sinks is not None:
             self.checkpoint.claim(spec.name, spec.all_sources, None, streams=[])
+            self.checkpoint.keep_sinks(spec.sinks)
         with contextlib.ExitStack() as resources:
             stop_queries = threading.Event() if spec.sinks is not None else settings.stop
             watches = self.brokers.watches(spec)
@@ -209,9 +211,8 @@ class PipelineRun:
         """Claims the query's checkpoint and prepares its sink."""
         spec = result.spec
         checkpoint = self._checkpoint_of(spec)
-        sink = (
-            spec.sink if result.writer is None else None
-        )  # what a writer of ours writes to is no sink of the author's
+        # What a writer of ours writes to is no sink of the author's.
+        sink = spec.sink if result.writer is None else None
         checkpoint_id = checkpoint.claim(spec.progress_name, spec.all_sources, sink, internals.streams(result.rows))
         own = replace(settings, report=_naming_sink(spec, settings.report), stop=stop)
         with _refusals("sink", spec):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.pipeline.declaration.spec import EveryInterval, PipelineSpec
 from penstock.pipeline.sinks.sink_writer import SinkStart, SinkWriter
+from penstock.pipeline.spark.query_start import start_query
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -30,7 +31,7 @@ def prepared(start: SinkStart, writer: SinkWriter | None = None) -> Callable[[],
 
     def begin() -> StreamingQuery:
         ready = new_writer().options(**options).outputMode(start.mode).queryName(spec.progress_name)
-        return _triggered(ready, spec, start.settings.once).start()
+        return start_query(_triggered(ready, spec, start.settings.once).start)
 
     return begin
 
