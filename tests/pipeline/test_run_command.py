@@ -7,12 +7,14 @@ import os
 import signal
 import sqlite3
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.core.exit_codes import ExitCode
+from penstock.testing import Broker
 from tests.pipeline.penstock_commands import PATIENCE_S, penstock, running
 
 REVENUE = """
@@ -23,6 +25,13 @@ transform: SELECT customer, sum(amount) AS revenue FROM source GROUP BY customer
 sink: {table: revenue, url: "sqlite:///revenue.db", mode: upsert, key: [customer]}
 on_error: {dead_letters: revenue.dlq}
 """
+COPY = """
+name: copy
+guarantee: exactly_once
+source: {topic: orders, schema: "id BIGINT"}
+sink: {topic: copies}
+on_error: drop
+"""
 PROGRAM = """
 from penstock import Files, Pipeline, Topic
 
@@ -31,6 +40,55 @@ orders = p.read(Topic("orders", schema="id BIGINT, customer STRING, amount DOUBL
 p.write(orders.where("amount > 1"), Files("kept", format="json"))
 p.run(once=True)
 """
+
+
+# Uses pyspark before it declares its pipeline, and runs until it is stopped.
+LABELS = """
+from pyspark.sql.functions import col, udf
+
+from penstock import Files, Pipeline, Topic
+
+big = col("amount") > 1
+
+@udf("string")
+def label(amount):
+    return f"{amount:.0f} EUR"
+
+p = Pipeline("labels", spark={"spark.sql.shuffle.partitions": 2})
+orders = p.read(Topic("orders", schema="id BIGINT, customer STRING, amount DOUBLE"))
+p.write(orders.where(big).select("id", label("amount").alias("label")), Files("labels", format="json"))
+p.run()
+"""
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory in which `penstock up pipelines` runs: one pipeline, and a file with a mistake."""
+    directory = tmp_path_factory.mktemp("up")
+    assert penstock(directory, "topic", "create", "orders").returncode == 0
+    (directory / "pipelines").mkdir()
+    (directory / "pipelines" / "copy.yaml").write_text(COPY)
+    (directory / "pipelines" / "broken.yaml").write_text(COPY.replace("sink:", "snk:").replace("name: copy", "name: b"))
+    with running(directory, "up", "--listen", "127.0.0.1:0", "--json", "pipelines") as process:
+        process.wait_for("ready")
+        yield directory
+        assert process.terminate() == ExitCode.OK
+        assert process.events[-1]["event"] == "pipeline"
+        assert process.process.stderr is not None
+        assert process.process.stderr.read() == ""
+
+
+def shown(directory: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(penstock(directory, "status", "--json", name).stdout)
+    return found
+
+
+def wait_for_status(directory: Path, name: str, happens: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    deadline = time.monotonic() + PATIENCE_S
+    while not happens(status := shown(directory, name)):
+        assert time.monotonic() < deadline, status
+        time.sleep(0.1)
+    return status
 
 
 def revenue(directory: Path) -> list[tuple[Any, ...]]:
@@ -62,6 +120,75 @@ def test_a_pipeline_runs_in_the_engine_and_finishes_its_batch_when_it_is_told_to
     assert "revenue: stopped after 0 rows" in again.stderr
     assert time.monotonic() - begun < 20, "the engine was not used"
     assert revenue(up) == [("ada", 10.0)]
+
+
+def test_the_pipelines_of_a_directory_are_seen_and_steered(up: Path) -> None:
+    wait_for_status(up, "copy", lambda status: status["state"] == "RUNNING")
+    broken = shown(up, "broken")
+    assert broken["state"] == "FAILED"
+    assert broken["reason"].endswith("broken.yaml:5: snk: unknown key (did you mean 'sink'?)")
+    before = shown(up, "copy")["total"]["rows"]
+    assert penstock(up, "produce", "orders", stdin='{"id": 1, "customer": "eve", "amount": 0}\n').returncode == 0
+    wait_for_status(up, "copy", lambda status: status["total"]["rows"] > before and status["activity"] == "up to date")
+
+    beside = penstock(up, "run", "--once", "pipelines/copy.yaml")
+    assert (beside.returncode, beside.stdout) == (ExitCode.FENCED, "")
+    assert "`penstock stop copy`" in beside.stderr
+    wrong = up / "wrong.yaml"
+    wrong.write_text(COPY.replace("on_error: drop", "transform: SELECT idd FROM source"))
+    validated = penstock(up, "validate", "wrong.yaml")
+    assert validated.returncode == ExitCode.INVALID_SQL
+    assert validated.stderr == "wrong.yaml:6:19: transform[0].sql: no column is called 'idd' (did you mean 'id'?)\n"
+
+    assert penstock(up, "stop", "copy").stdout == "copy is STOPPED\n"
+    listed = json.loads(penstock(up, "ps", "--json").stdout)
+    assert [(each["name"], each["state"]) for each in listed] == [("broken", "FAILED"), ("copy", "STOPPED")]
+    assert penstock(up, "restart", "copy").stdout == "copy is RUNNING\n"
+    assert "running, exactly_once" in penstock(up, "logs", "copy").stdout
+
+
+@pytest.mark.kills
+def test_pipelines_that_should_run_run_again_after_kill_9_of_the_engine(tmp_path: Path) -> None:
+    (tmp_path / "copy.yaml").write_text(COPY)
+    assert penstock(tmp_path, "produce", "orders", stdin='{"id": 1}\n').returncode == 0
+    with running(tmp_path, "up", "--listen", "127.0.0.1:0", "--json") as engine:
+        engine.wait_for("ready")
+        assert penstock(tmp_path, "run", "--detach", "copy.yaml").returncode == ExitCode.OK
+        wait_for_status(tmp_path, "copy", lambda status: status["total"]["rows"] == 1)
+        engine.process.kill()
+        engine.process.wait(PATIENCE_S)
+    assert shown(tmp_path, "copy")["state"] == "UNASSIGNED"
+    assert penstock(tmp_path, "produce", "orders", stdin='{"id": 2}\n').returncode == 0
+    with running(tmp_path, "up", "--listen", "127.0.0.1:0", "--json") as engine:
+        engine.wait_for("ready")
+        wait_for_status(tmp_path, "copy", lambda status: status["total"]["rows"] == 1)
+        copies = penstock(tmp_path, "consume", "copies", "--from-beginning", "-e").stdout
+        assert copies.splitlines() == ['{"id":1}', '{"id":2}']
+        assert engine.terminate() == ExitCode.OK
+
+
+@pytest.mark.slow
+def test_a_program_with_functions_at_its_top_tells_an_outage_at_once_and_ends_well_on_ctrl_c(tmp_path: Path) -> None:
+    (tmp_path / "labels.py").write_text(LABELS)
+    with Broker() as broker:
+        address = ["--bootstrap-server", broker.bootstrap_servers]
+        order = '{"id": 1, "customer": "ada", "amount": 5}\n'
+        assert penstock(tmp_path, "produce", *address, "orders", stdin=order).returncode == 0
+        with running(tmp_path, "run", "--json", *address, "labels.py") as process:
+            process.wait_for("progress")
+            process.wait_for("idle")
+            broker.kill()
+            assert "no broker answers" in process.wait_for("waiting")["reason"]
+            assert not [event for event in process.events if event["event"] == "restarting"]
+            broker.start()
+            process.wait_for("resumed")
+            process.process.send_signal(signal.SIGINT)
+            assert process.process.wait(PATIENCE_S) == ExitCode.OK
+            assert process.process.stderr is not None
+            assert process.process.stderr.read() == ""
+        assert process.events[-1]["event"] == "stopped"
+    labels = "".join(part.read_text() for part in (tmp_path / "labels").glob("*.json"))
+    assert json.loads(labels) == {"id": 1, "label": "5 EUR"}
 
 
 @pytest.mark.slow

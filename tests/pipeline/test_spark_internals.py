@@ -220,6 +220,31 @@ def test_a_query_says_that_a_batch_runs(numbers: DataFrame, tmp_path: Path) -> N
     assert False in seen
 
 
+def test_a_query_says_how_many_of_its_tasks_are_done(numbers: DataFrame, tmp_path: Path) -> None:
+    release = tmp_path / "release"
+
+    def waits(batches: Iterator[Any]) -> Iterator[Any]:
+        while not release.exists():
+            time.sleep(0.01)
+        yield from batches
+
+    query = started(numbers.repartition(3).mapInArrow(waits, numbers.schema), tmp_path)
+    try:
+        deadline = time.monotonic() + 60
+        found = None
+        while found is None or not found.active:
+            assert time.monotonic() < deadline, query.status
+            found = internals.running_tasks(query)
+        assert found.tasks > found.done
+        assert found.has_executors
+        release.touch()
+        while internals.running_tasks(query) is not None:
+            assert time.monotonic() < deadline, query.status
+    finally:
+        release.touch()
+        query.stop()
+
+
 def test_a_task_knows_its_batch(numbers: DataFrame, tmp_path: Path) -> None:
     def batch_of(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

@@ -58,6 +58,11 @@ def test_version(capsys: Captured) -> None:
         ["run", "--help"],
         ["validate", "--help"],
         ["up", "--help"],
+        ["ps", "--help"],
+        ["status", "--help"],
+        ["stop", "--help"],
+        ["restart", "--help"],
+        ["logs", "--help"],
         ["docs", "--help"],
     ],
 )
