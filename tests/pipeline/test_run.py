@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,27 @@ def test_every_change_of_an_aggregation_can_go_to_a_topic(pipelines: Pipelines) 
         ("ada", '{"customer":"ada","orders":2}'),
         ("bob", '{"customer":"bob","orders":1}'),
     ]
+
+
+def test_a_row_that_deletes_becomes_a_tombstone_and_a_tombstone_a_row(pipelines: Pipelines) -> None:
+    stock, sink, letters = pipelines.topic("stock", partitions=1), pipelines.topic("sink"), pipelines.topic("letters")
+    pipelines.send(stock, [{"item": "bolt", "pieces": 3}], key="bolt")
+    pipelines.send(stock, [None], key="nut")
+    pipelines.send(stock, [{"item": "screw", "pieces": 0}, "nonsense"], key="screw")
+    pipelines.once(
+        f"""
+        name: {pipelines.name("emptied")}
+        guarantee: exactly_once
+        source: {{topic: {stock}, schema: "item STRING, pieces INT", include: [key], tombstones: keep}}
+        expect: {{"counted": pieces >= 0}}
+        transform: SELECT _key AS item, pieces, _tombstone OR pieces = 0 AS gone FROM source
+        sink: {{topic: {sink}, key: item, delete_when: gone}}
+        on_error: {{dead_letters: {letters}}}
+        """
+    )
+    found = {record.key: record.value and json.loads(record.value) for record in pipelines.records(sink)}
+    assert found == {"bolt": {"item": "bolt", "pieces": 3}, "nut": None, "screw": None}
+    assert [record.value for record in pipelines.records(letters)] == ["nonsense"]
 
 
 def test_a_start_asks_a_cluster_once_and_analyses_each_query_once(

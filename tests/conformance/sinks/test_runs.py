@@ -31,6 +31,7 @@ from tests.conformance.sinks.adapters import (
 )
 from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Pipelines
+from tests.pipeline.table_job import rows_of
 
 # `make test` runs the strongest guarantee of each sink, `make test-slow` the weaker ones.
 CASES: Final = [
@@ -174,6 +175,41 @@ def test_a_tombstone_deletes_the_row_of_its_key(name: str, guarantee: Guarantee,
     remove_last_commit(case.checkpoint)
     case.run(yaml)
     assert case.rows() == expected, "deleting again changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("name", "guarantee"), [case for case in STRONGEST if str(case.values[0]).startswith("table-")]
+)
+def test_nested_values_and_new_columns_arrive_in_tables(
+    name: str, guarantee: Guarantee, new_scenario: NewScenario
+) -> None:
+    case = new_scenario(name, guarantee)
+    declared = json.loads(case.yaml)
+    columns = "id BIGINT, tags ARRAY<STRING>, place STRUCT<x: INT>, sizes MAP<STRING, INT>"
+    declared["source"]["schema"] = columns
+    case.pipelines.send(case.source, [{"id": 1, "tags": ["a", None], "place": {"x": 1}, "sizes": {"m": 2}}, {"id": 2}])
+    case.run(json.dumps(declared))
+
+    declared["source"]["schema"] = f"{columns}, word STRING"
+    case.pipelines.send(case.source, [{"id": 3, "tags": [], "place": {}, "word": "new"}, "bad"])
+    with pytest.raises(PipelineFailed, match=r"has no column 'word'; .*schema_evolution: add_columns") as refusal:
+        case.run(json.dumps(declared))
+    assert refusal.value.exit_code == ExitCode.SINK_REFUSED
+    declared["sink"]["schema_evolution"] = "add_columns"
+    case.run(json.dumps(declared))
+
+    query = f"SELECT id, tags, place, sizes, word FROM {declared['sink']['table']} ORDER BY id"
+    found = [[_parsed(value) for value in row] for row in rows_of(case.sink.url, query)]
+    assert found == [
+        [1, ["a", None], {"x": 1}, {"m": 2}, None],
+        [2, None, None, None, None],
+        [3, [], {"x": None}, None, "new"],
+    ]
+
+
+def _parsed(value: Any) -> Any:
+    """JSON is text to some drivers; an array of PostgreSQL is a list to its own."""
+    return json.loads(value) if isinstance(value, str) and value[:1] in "[{" else value
 
 
 def require_the_same_sink(case: Scenario) -> None:

@@ -49,7 +49,7 @@ class TableSinkWriter(SinkWriter):
             start.checkpoint.keep_place(place, shown)
             relay_at_start(target)
         except TableSinkError as refusal:
-            raise PipelineFailed(f"sink: {refusal}", refusal.entry.exit_code) from refusal
+            raise PipelineFailed(f"sink: {refusal}", refusal.entry.exit_code, refusal.entry.condition) from refusal
         rows.sparkSession.dataSource.register(PenstockTable)
         target = with_row_receiver(target, rows, start.resources)
         write = stream_writers(rows, PenstockTable, target.options(), start.mode)
