@@ -77,7 +77,7 @@ def run_broker(arguments: Sequence[str]) -> int:
     def on_ready(host: str, port: int) -> None:
         _print_ready(host, port, as_json=options.json)
         if options.exit_with_stdin:
-            _stop_after(lambda: _await_end_of(sys.stdin.fileno()))
+            stop_with_stdin()
         if options.exit_when_unused is not None:
             _stop_after(lambda: _await_exclusive_lock(options.exit_when_unused))
 
@@ -126,6 +126,11 @@ def _print_ready(host: str, port: int, *, as_json: bool) -> None:
     print(f"penstock broker: listening on {host}:{port}", file=sys.stderr if as_json else sys.stdout, flush=True)
     if as_json:
         print(json.dumps({"event": "ready", "host": host, "port": port, "pid": os.getpid()}), flush=True)
+
+
+def stop_with_stdin() -> None:
+    """Stops this process like SIGTERM when its standard input ends, as it does with the process that started it."""
+    _stop_after(lambda: _await_end_of(sys.stdin.fileno()))
 
 
 def _stop_after(condition: Callable[[], None]) -> None:

@@ -56,9 +56,14 @@ def run(
         bool, typer.Option("--detach", "-d", help="Hand it to the engine of `penstock up`, which keeps it running.")
     ] = False,
     bootstrap_server: BootstrapServer = None,
+    exit_with_stdin: Annotated[bool, typer.Option("--exit-with-stdin", hidden=True)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline file or program."""
+    if exit_with_stdin:  # for an engine that runs this command as a child process
+        from penstock.cli.broker import stop_with_stdin
+
+        stop_with_stdin()
     if detach and (once or master is not None or file.suffix == ".py"):
         raise usage_error("--detach is for pipeline files that run until they are stopped: no --once, --master or .py")
     if master is not None:
@@ -197,14 +202,9 @@ def _detach(pipeline: PipelineFile, settings: RunSettings, as_json: bool) -> Non
     from penstock.core.addresses import DEFAULT_DATA_DIR
     from penstock.pipeline.engine.client import put_pipeline
     from penstock.pipeline.engine.desired_state import DesiredState
-    from penstock.pipeline.engine.packing import can_be_hosted, packed, packed_settings
+    from penstock.pipeline.engine.packing import packed, packed_settings
 
     spec, file = pipeline.spec, pipeline.origin.file
-    if not can_be_hosted(spec):
-        raise CommandError(
-            f"{file}: calls Python functions, which the engine does not host; run it without --detach",
-            ExitCode.INVALID_PIPELINE,
-        )
     state = DesiredState(
         name=spec.name,
         spec=packed(spec),

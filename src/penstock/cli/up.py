@@ -102,7 +102,9 @@ def _host_pipelines(
         from penstock.pipeline.engine.desired_state import DesiredStates
         from penstock.pipeline.engine.herder import Herder
         from penstock.pipeline.engine.layout import EngineInUse, EngineLock, desired_states_dir, logs_dir
+        from penstock.pipeline.engine.packing import calls_functions
         from penstock.pipeline.engine.pipeline_directory import load_file, pipelines_in
+        from penstock.pipeline.engine.process_host import HostByKind, ProcessHost
         from penstock.pipeline.engine.server import EngineServer
     except ModuleNotFoundError as missing:
         raise CommandError(_REQUIREMENT, ExitCode.MISSING_REQUIREMENT) from missing
@@ -111,7 +113,8 @@ def _host_pipelines(
     except EngineInUse as used:
         raise CommandError(str(used), ExitCode.DATA_DIR_IN_USE) from used
     working_dir = Path.cwd()
-    with lock, _spark_host() as host:
+    with lock, _spark_host() as spark_host:
+        host = HostByKind(spark_host, ProcessHost(), lambda work: calls_functions(work.spec))
         herder = Herder(
             host,
             DesiredStates(desired_states_dir(data_dir)),
@@ -120,7 +123,7 @@ def _host_pipelines(
         )
         if directory is not None:
             found = pipelines_in(directory, {}, working_dir)
-            herder.adopt_directory(str(directory), found)
+            herder.adopt_directory(str(directory.resolve()), found)
         herder.start_desired()
         server = EngineServer(data_dir, herder, host)
         serving = threading.Thread(target=server.serve, name="engine", daemon=True)

@@ -1,11 +1,12 @@
 """How a pipeline travels to the engine: as its declaration, with environment variables already replaced.
 
-One that calls functions of the author's is not taken: modules of two pipelines would meet under one name in the
-engine's process. Imports nothing of Spark.
+One that calls functions of the author's does not run in the engine's Spark: modules of two pipelines would meet under
+one name in its process. Imports nothing of Spark.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipeline.declaration.spec import PipelineSpec
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def can_be_hosted(spec: PipelineSpec) -> bool:
+    """Whether the engine's Spark can run it."""
     return not spec.calls_functions
+
+
+def calls_functions(packed_spec: Mapping[str, Any]) -> bool:
+    return PipelineSpec.model_validate(packed_spec).calls_functions
 
 
 def packed(spec: PipelineSpec) -> dict[str, Any]:

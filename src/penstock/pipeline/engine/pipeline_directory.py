@@ -14,7 +14,7 @@ from penstock.pipeline.declaration.spec_errors import InvalidPipeline
 from penstock.pipeline.declaration.spec_file import load_pipeline
 from penstock.pipeline.engine.desired_state import DesiredState
 from penstock.pipeline.engine.herder import InvalidFile
-from penstock.pipeline.engine.packing import can_be_hosted, packed
+from penstock.pipeline.engine.packing import packed
 
 _SUFFIXES: Final = (".yaml", ".yml")
 
@@ -31,7 +31,7 @@ def pipelines_in(
         first = file_of.get(loaded.name)
         if isinstance(loaded, DesiredState) and first is not None:
             problem = f"{path}: name: '{loaded.name}' is also the name in {first.name}; each pipeline has its own"
-            loaded = InvalidFile(path.stem, str(path), str(directory), (problem,))
+            loaded = InvalidFile(path.stem, str(path.resolve()), str(directory.resolve()), (problem,))
         elif isinstance(loaded, InvalidFile) and first is not None:  # and is called like one that is a pipeline
             loaded = replace(loaded, name=path.name)
         file_of.setdefault(loaded.name, path)
@@ -46,16 +46,14 @@ def load_file(
         spec = load_pipeline(path).spec
     except InvalidPipeline as invalid:
         problems = tuple(map(str, invalid.problems))
-        return InvalidFile(path.stem, str(path), str(directory), problems, int(invalid.exit_code))
-    if not can_be_hosted(spec):
-        problem = f"{path}: calls Python functions, which the engine does not host; use `penstock run {path}` for it"
-        return InvalidFile(spec.name, str(path), str(directory), (problem,))
+        return InvalidFile(path.stem, str(path.resolve()), str(directory.resolve()), problems, int(invalid.exit_code))
     return DesiredState(
         name=spec.name,
         spec=packed(spec),
         settings=dict(settings),
         directory=str(working_dir),
-        file=str(path),
-        pipelines_dir=str(directory),
+        # The next engine may be started elsewhere.
+        file=str(path.resolve()),
+        pipelines_dir=str(directory.resolve()),
         guarantee=spec.guarantee,
     )

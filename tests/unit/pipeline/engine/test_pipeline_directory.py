@@ -6,6 +6,7 @@ from pathlib import Path
 
 from penstock.pipeline.engine.desired_state import DesiredState
 from penstock.pipeline.engine.herder import InvalidFile
+from penstock.pipeline.engine.packing import calls_functions
 from penstock.pipeline.engine.pipeline_directory import load_file, pipelines_in
 
 COPY = 'name: {name}\nguarantee: exactly_once\nsource: {{topic: in, schema: "id BIGINT"}}\nsink: {{topic: out}}\n'
@@ -23,13 +24,13 @@ def test_every_yaml_file_is_a_pipeline_and_nothing_else(tmp_path: Path) -> None:
     found = found_in(tmp_path)
     assert all(isinstance(each, DesiredState) for each in found)
     assert [(each.name, each.file) for each in found] == [
-        ("one", str(tmp_path / "a.yaml")),
-        ("two", str(tmp_path / "b.yml")),
+        ("one", str((tmp_path / "a.yaml").resolve())),
+        ("two", str((tmp_path / "b.yml").resolve())),
     ]
     state = found[0]
     assert isinstance(state, DesiredState)
     assert (state.directory, state.guarantee, state.target) == ("/work", "exactly_once", "RUNNING")
-    assert state.pipelines_dir == str(tmp_path)
+    assert state.pipelines_dir == str(tmp_path.resolve())
 
 
 def test_a_mistake_has_its_line_and_keeps_nothing_else_from_running(tmp_path: Path) -> None:
@@ -58,9 +59,9 @@ def test_a_broken_file_that_is_called_like_a_pipeline_hides_neither(tmp_path: Pa
     assert [(type(each), each.name) for each in found_in(tmp_path)] == [(DesiredState, "b"), (InvalidFile, "b.yaml")]
 
 
-def test_python_functions_are_not_hosted_and_the_remedy_is_named(tmp_path: Path) -> None:
+def test_a_pipeline_with_functions_is_one_like_the_others(tmp_path: Path) -> None:
     file = tmp_path / "py.yaml"
     file.write_text(COPY.format(name="py") + "transform: {python: 'm:f'}\n")
-    refused = load_file(file, tmp_path, {}, tmp_path)
-    assert isinstance(refused, InvalidFile)
-    assert f"penstock run {file}" in refused.problems[0]
+    state = load_file(file, tmp_path, {}, tmp_path)
+    assert isinstance(state, DesiredState)
+    assert calls_functions(state.spec)
