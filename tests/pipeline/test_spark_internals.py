@@ -224,11 +224,13 @@ def test_a_query_says_how_many_of_its_tasks_are_done(numbers: DataFrame, tmp_pat
     release = tmp_path / "release"
 
     def waits(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+
         while not release.exists():
             time.sleep(0.01)
         yield from batches
 
-    query = started(numbers.repartition(3).mapInArrow(waits, numbers.schema), tmp_path)
+    query = started(numbers.repartition(3).mapInArrow(waits, "value STRING"), tmp_path, availableNow=True)
     try:
         deadline = time.monotonic() + 60
         found = None
