@@ -34,6 +34,8 @@ class Activity:
         report: Callable[[Event], None],
         brokers: Sequence[BrokerWatch] = (),
         clock: Callable[[], float] = time.monotonic,
+        *,
+        ends_when_idle: bool = False,
     ) -> None:
         self._report = report
         self._brokers = tuple(brokers)
@@ -42,6 +44,7 @@ class Activity:
         self._batch_id = -1  # the last one that was reported
         self._is_caught_up = False
         self._is_idle_told = False
+        self._ends_when_idle = ends_when_idle  # and then there is nothing to tell
         self._away: str | None = None
         self._without_executors_since: float | None = None
 
@@ -61,11 +64,8 @@ class Activity:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_EVERY_S
-        tasks = None
-        if internals.is_between_batches(query):
-            self._without_executors_since = None
-        else:
-            tasks = internals.running_tasks(query)
+        is_between_batches = internals.is_between_batches(query)
+        tasks = None if is_between_batches else internals.running_tasks(query)
         self._tell_what_is_away(self._missing(tasks, now))
         if self._away is not None:
             return
@@ -73,7 +73,7 @@ class Activity:
             self._is_idle_told = False
             batch = self._batch_id + 1 if self._batch_id >= 0 else None
             self._report({"event": "batch", "batch": batch, "tasks": tasks.tasks, "tasks_done": tasks.done})
-        elif self._is_caught_up and not self._is_idle_told and internals.is_between_batches(query):
+        elif is_between_batches and self._is_caught_up and not (self._is_idle_told or self._ends_when_idle):
             self._is_idle_told = True
             self._report({"event": "idle", "lag": 0})
 

@@ -71,7 +71,7 @@ class Supervisor:
         self._owner_check_s = owner_check_s
         self._fruitless = 0
         self._metrics = _PipelineMetrics(settings.metrics, name)
-        self._activity = Activity(self._report, brokers)
+        self._activity = Activity(self._report, brokers, ends_when_idle=settings.once or ends_by_itself)
         self.tally = Tally()
 
     def run(self) -> None:

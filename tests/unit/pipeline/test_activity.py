@@ -106,3 +106,9 @@ def test_a_cluster_without_executors_is_told_after_a_while(waiting: Waiting) -> 
     assert "has given this pipeline no executor" in told[0]["reason"]
     waiting.tasks = RunningTasks(4, 0, 2)
     assert waiting.look()[0] == {"event": "resumed"}
+
+
+def test_a_run_that_ends_when_it_is_idle_does_not_say_so(waiting: Waiting) -> None:
+    waiting.activity = Activity(waiting.events.append, (), lambda: waiting.now, ends_when_idle=True)
+    waiting.batch_done(0, 0)
+    assert waiting.look() == []

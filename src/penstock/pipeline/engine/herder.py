@@ -351,9 +351,10 @@ class Herder:
         pipeline.log.append(event)
 
     def _apply(self, pipeline: _Pipeline, execution: Execution, event: Event) -> None:
-        """Of an execution that a later one has replaced, only its listener wants to know."""
+        """Of an execution that a later one has replaced, only its listener wants to know; and one whose file has
+        become invalid stays failed while it ends."""
         with self._changing:
-            if pipeline.execution is execution:
+            if pipeline.execution is execution and (pipeline.invalid is None or execution.is_attached):
                 pipeline.status.apply(event)
         pipeline.log.append(event)
         execution.listen(event)
@@ -405,7 +406,8 @@ class Herder:
             self._apply(pipeline, execution, _failed(execution.work.name, outcome))
         with self._changing:
             if pipeline.execution is execution:
-                if outcome.exit_code == ExitCode.OK and pipeline.status.state != "STOPPED":
+                is_unsaid = pipeline.status.state != "STOPPED" and pipeline.invalid is None
+                if outcome.exit_code == ExitCode.OK and is_unsaid:
                     pipeline.status.apply({"event": "stopped", "pipeline": execution.work.name})
                 if pipeline.kept_status is not None:
                     pipeline.status, pipeline.kept_status = pipeline.kept_status, None

@@ -215,6 +215,8 @@ def test_the_files_of_a_directory_run_and_an_invalid_one_has_its_line(engines: E
     # And broken: it does not run on as it was.
     engines.loaded["/pipelines/bad.yaml"] = bad
     assert engines.herder.restart("bad")["state"] == "FAILED"
+    eventually(lambda: not engines.herder.status("bad")["stopping"])
+    assert engines.state("bad") == "FAILED"
 
 
 def test_what_was_stopped_stays_so_when_its_directory_is_read_again(engines: Engines) -> None:
