@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +28,7 @@ def row(status: Status, now_s: float | None = None) -> list[str]:
         status["guarantee"] or _NOTHING,
         f"{status['rows_per_second']:,.0f}" if status["state"] == "RUNNING" else _NOTHING,
         _NOTHING if status["lag"] is None else f"{status['lag']:,}",
-        _NOTHING if last is None else f"{_age(last['at'], now_s)} ago, {last['rows']:,} rows, {last['batch_ms']:,} ms",
+        _NOTHING if last is None else f"{_duration(last['batch_ms'])}, {_age(last['at'], now_s)} ago",
         f"{status['total']['dead_letters']:,}",
         f"{status['restarts']:,}",
         note(status),
@@ -46,18 +46,19 @@ def note(status: Status) -> str:
     return str(status["activity"] or _NOTHING)
 
 
-def rich_table(statuses: Sequence[Status]) -> Table:
+def rich_table(statuses: Sequence[Status], *, with_notes: bool) -> Table:
+    """A note is a sentence: on a narrow terminal it stands below the table, as a reason always does."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for column in COLUMNS:
-        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
+    for column in COLUMNS if with_notes else COLUMNS[:-1]:
+        justify: Literal["left", "right"] = "right" if column in _NUMBERS else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column in ("NAME", "STATE"))
     for status in statuses:
-        # A reason is a sentence: it stands below the table, where it has the whole width.
-        cells = row({**status, "reason": None})
-        style = _STYLES.get(cells[1], "")
-        table.add_row(cells[0], Text(cells[1], style=style), *(Text(cell) for cell in cells[2:]))
+        cells = [Text(cell) for cell in row({**status, "reason": None})]
+        cells[1].stylize(_STYLES.get(str(cells[1]), ""))
+        table.add_row(*(cells if with_notes else cells[:-1]))
     return table
 
 
@@ -88,6 +89,10 @@ def details(status: Status) -> list[tuple[str, str]]:
     ]
     lines += [("problem", problem) for problem in status["problems"]]
     return lines
+
+
+def _duration(duration_ms: int) -> str:
+    return f"{duration_ms:,} ms" if duration_ms < 10_000 else f"{duration_ms / 1000:,.0f} s"
 
 
 def _age(at_s: float, now_s: float | None = None) -> str:

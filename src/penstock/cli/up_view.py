@@ -21,6 +21,7 @@ Status = Mapping[str, Any]
 
 _HINT: Final = "ctrl-C lets pipelines finish their batches and stops everything; the next `penstock up` continues"
 _REFRESHES_PER_S: Final = 2
+_WIDTH_WITH_NOTES: Final = 130
 
 
 class UpView:
@@ -91,24 +92,28 @@ class UpView:
         from rich.console import Console
         from rich.live import Live
 
+        console = Console(file=self._screen)
         self._live = Live(
-            console=Console(file=self._screen),
+            console=console,
             refresh_per_second=_REFRESHES_PER_S,
-            get_renderable=lambda: self._drawn(statuses()),
+            get_renderable=lambda: self._drawn(statuses(), console.width),
         )
         self._live.start()
 
-    def _drawn(self, statuses: Sequence[Status]) -> RenderableType:
+    def _drawn(self, statuses: Sequence[Status], width: int) -> RenderableType:
         from rich.console import Group
         from rich.text import Text
 
-        parts: list[RenderableType] = [
-            rich_table(statuses) if statuses else Text("no pipelines; start one: penstock run --detach FILE")
-        ]
+        if not statuses:
+            parts: list[RenderableType] = [Text("no pipelines; start one: penstock run --detach FILE")]
+        else:
+            parts = [rich_table(statuses, with_notes=width >= _WIDTH_WITH_NOTES)]
         for status in statuses:
             if status["reason"]:
                 style = "red" if status["state"] == "FAILED" else "yellow"
                 parts.append(Text(f"{status['name']}: {status['reason']}", style=style))
+            elif status["activity"] and width < _WIDTH_WITH_NOTES:
+                parts.append(Text(f"{status['name']}: {status['activity']}"))
         parts.append(Text(f"broker on {self._address} · {_HINT}", style="dim"))
         return Group(*parts)
 

@@ -65,19 +65,19 @@ def test_for_programs_each_change_is_an_object() -> None:
     assert told[2]["pipeline"]["state"] == "RUNNING"
 
 
-def test_on_a_terminal_a_table_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
+@pytest.mark.parametrize("width", [100, 160])
+def test_on_a_terminal_a_table_is_drawn(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
     screen = io.StringIO()
     with UpView(screen, io.StringIO(), interactive=True, as_json=False) as view:
         view.broker_started("127.0.0.1:9092")
         view.ready(lambda: [status("bad", FAILED), status("revenue", STARTED, PROGRESS)])
     drawn = " ".join(screen.getvalue().split())
     for words in (
-        "NAME",
-        "revenue",
-        "RUNNING",
-        "exactly_once",
-        "FAILED",
+        "NAME STATE GUARANTEE ROWS/S LAG LAST-BATCH DEAD-LETTERS RESTARTS",
+        "revenue RUNNING exactly_once 5,000 0 80 ms, 0 s ago 2 0",
+        "up to date",
+        "bad FAILED",
         "bad: bad.yaml:3: sink.mode: no",
         "ctrl-C lets pipelines finish",
     ):
