@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docs.page_runner import free_port
-from tests.new_user.environment import User
+from tests.new_user.environment import User, wait_until
 from tests.new_user.orders import ORDERS, orders
 
 pytestmark = [pytest.mark.new_user, pytest.mark.timeout(600)]
@@ -172,3 +173,62 @@ def test_two_sinks(shop: User) -> None:
     assert shop.command(str(shop.python), "-c", ROWS_OF_ARCHIVE, "two-archive").out == "60\n"
     lag = shop.penstock("group", "describe", "two/totals").out
     assert "two/totals" in lag
+
+
+def test_deletes_and_new_columns(shop: User) -> None:
+    """Of three items one is deleted by a tombstone; a new column is added on request, and is NULL in older rows."""
+    pipeline = """
+        name: items
+        guarantee: exactly_once
+        source: {topic: items, schema: "item STRING, pieces INT%s", include: [key], tombstones: keep}
+        transform: SELECT coalesce(item, _key) AS item, pieces, _tombstone%s FROM source
+        sink: {table: items, url: "sqlite:///items.db", key: [item], delete_when: _tombstone%s}
+        """
+    shop.write("items.yaml", pipeline % ("", "", ""))
+    items = [
+        "a|" + '{"item": "a", "pieces": 1}',
+        "b|" + '{"item": "b", "pieces": 2}',
+        "c|" + '{"item": "c", "pieces": 3}',
+    ]
+    shop.produce("items", [*items, "b|"], "-K", "|", "-Z")
+    shop.once("items.yaml")
+    assert shop.sqlite("items.db", "SELECT * FROM items ORDER BY item") == [("a", 1), ("c", 3)]
+    shop.write("items.yaml", pipeline % (", shelf STRING", ", shelf", ""))
+    shop.produce("items", ["d|" + '{"item": "d", "pieces": 4, "shelf": "top"}'], "-K", "|")
+    assert "schema_evolution" in shop.penstock("run", "--once", "items.yaml", expect=25).message
+    shop.write("items.yaml", pipeline % (", shelf STRING", ", shelf", ", schema_evolution: add_columns"))
+    shop.once("items.yaml")
+    found = shop.sqlite("items.db", "SELECT item, pieces, shelf FROM items ORDER BY item")
+    assert found == [("a", 1, None), ("c", 3, None), ("d", 4, "top")]
+
+
+def test_pipelines_beside_up_can_be_seen_and_stopped(shop: User) -> None:
+    """A detached pipeline copies 5 rows, is seen by ps and status, and copies no more when it is stopped."""
+    shop.write(
+        "kept.yaml",
+        """
+        name: kept
+        guarantee: exactly_once
+        source: {topic: kept, schema: "id BIGINT"}
+        sink: {table: kept, url: "sqlite:///kept.db"}
+        """,
+    )
+    shop.produce("kept", [{"id": number} for number in range(5)])
+    shop.penstock("run", "--detach", "kept.yaml")
+
+    def rows() -> int:
+        return int(json.loads(shop.penstock("status", "kept", "--json").out)["total"]["rows"])
+
+    wait_until("5 rows are copied", lambda: rows() == 5)
+    assert "kept" in shop.penstock("ps").out
+    [listed] = [each for each in json.loads(shop.penstock("ps", "--json").out) if each["name"] == "kept"]
+    assert (listed["state"], listed["lag"]) == ("RUNNING", 0)
+    shop.penstock("stop", "kept")
+    assert "STOPPED" in shop.penstock("status", "kept").out
+    assert "batch 0: 5 rows" in shop.penstock("logs", "kept").out
+    shop.produce("kept", [{"id": 5}])
+    assert shop.sqlite("kept.db", "SELECT count(*) FROM kept") == [(5,)]
+    shop.penstock("restart", "kept")
+    wait_until("the sixth row is copied", lambda: shop.sqlite("kept.db", "SELECT count(*) FROM kept") == [(6,)])
+    shop.penstock("stop", "--delete", "kept")
+    assert "kept" not in shop.penstock("ps").out
