@@ -43,7 +43,7 @@ from penstock.pipeline.rows.bad_rows import OnBadRow
 from penstock.pipeline.rows.dead_letters import joined, letter_rows
 from penstock.pipeline.rows.one_pass import in_one_pass
 from penstock.pipeline.rows.output_mode import output_mode
-from penstock.pipeline.run_settings import Event, RunSettings, stopping_on_signals
+from penstock.pipeline.run_settings import Event, RunSettings, ignore, stopping_on_signals
 from penstock.pipeline.sinks.dead_letter_writer import DeadLetterWriter
 from penstock.pipeline.sinks.sink_writer import SinkStart, SinkWriter
 from penstock.pipeline.sinks.start import prepared
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.pipeline.api import PipelinePlan
+    from penstock.pipeline.live_view import LiveView
 
 _BEGINS_WITH_KEY: Final = re.compile(r"(sources?|transform|sinks?|on_error)[\w.\[\]-]*: ")
 
@@ -80,7 +81,8 @@ class PipelineRun:
     def __init__(self, head: PipelineHead, settings: RunSettings | None = None) -> None:
         self.id = uuid.uuid4().hex  # of one execution
         self.head = head
-        self.settings = settings or RunSettings(report=_default_report())
+        self._view = _view_of_a_program() if settings is None else None
+        self.settings = settings or RunSettings(report=self._view or ignore)
         self.brokers = Brokers(head, self.settings.bootstrap_servers, self.settings.directory)
         self._reads: dict[str, SourceRows] = {}
         self._topic_ids: dict[str, str] = {}
@@ -158,6 +160,9 @@ class PipelineRun:
             except PipelineFailed as failure:
                 condition = failure.entry.condition
                 raise PipelineFailed(redacted(str(failure), secrets), failure.exit_code, condition) from None
+            finally:
+                if self._view is not None:
+                    self._view.close()
         if settings.once:
             request.end_unfinished()
 
@@ -388,8 +393,8 @@ def _with_key(key: str, message: str) -> str:
     return message if _BEGINS_WITH_KEY.match(message) else f"{key}: {message}"
 
 
-def _default_report() -> Callable[[Event], None]:
-    """For a program that is run by Python and not by our command."""
+def _view_of_a_program() -> LiveView:
+    """For a program that is run by Python and not by our command: it shows progress if a person looks."""
     from penstock.pipeline.live_view import LiveView
 
     return LiveView.for_a_program(sys.stderr)
