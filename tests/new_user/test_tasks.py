@@ -124,7 +124,8 @@ MISTAKES = {
     "a column that is not there": ("SELECT id", "SELECT idd", 21, "did you mean 'id'?"),
     "a topic that is not there": ("topic: orders", "topic: ordres", 4, "did you mean 'orders'?"),
     "a broker that is not there": ("name: x", "name: x\nbootstrap_servers: 127.0.0.1:1", 3, "127.0.0.1:1"),
-    "a variable that is not set": ("topic: copy", "topic: ${NOWHERE}", 20, "NOWHERE is not set"),
+    "a variable without quotes": ("topic: copy", "topic: ${NOWHERE}", 20, "a variable needs quotes, as in '${NAME}'"),
+    "a variable that is not set": ("topic: copy", "topic: '${NOWHERE}'", 20, "NOWHERE is not set"),
 }
 GOOD = """\
 name: x
@@ -136,7 +137,7 @@ sink: {topic: copy}
 
 
 def test_mistakes_have_one_line_and_an_exit_code(shop: User) -> None:
-    """Each of seven mistakes is one line on stderr that names the file and the remedy, with its exit code."""
+    """Each of eight mistakes is one line on stderr that names the file and the remedy, with its exit code."""
     shop.produce("orders", orders(0, 1))
     for number, (what, (old, new, code, expected)) in enumerate(MISTAKES.items()):
         name = shop.write(f"mistake-{number}.yaml", GOOD.replace(old, new)).name

@@ -23,6 +23,9 @@ DEPTH_MAX: Final = 100
 _VARIABLE: Final = re.compile(r"\$(?:\$(?=\{)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})")
 
 
+_QUOTES_MISSING: Final = "; inside { } and [ ] a variable needs quotes, as in '${NAME}'"
+
+
 @dataclass(frozen=True, slots=True)
 class TextPosition:
     """Where a text begins that stands in the file as it is: after `|`, or on one line without escapes."""
@@ -67,7 +70,9 @@ def read_yaml(text: str, environment: Mapping[str, str]) -> YamlDocument:
     except yaml.MarkedYAMLError as mistake:
         mark = mistake.problem_mark or mistake.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
-        raise YamlMistake(_words(mistake), line, column) from mistake
+        spelled = text.splitlines()[mark.line] if mark is not None and mark.line < text.count("\n") else ""
+        remedy = _QUOTES_MISSING if "${" in spelled and "flow" in (mistake.context or "") else ""
+        raise YamlMistake(_words(mistake) + remedy, line, column) from mistake
     except yaml.reader.ReaderError as mistake:
         line = text.count("\n", 0, mistake.position) + 1
         raise YamlMistake(f"not YAML: the character {mistake.character!r} is not allowed", line) from mistake

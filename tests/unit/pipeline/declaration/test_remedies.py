@@ -133,6 +133,13 @@ def test_a_text_where_a_mapping_belongs(text: str, remedy: str) -> None:
     assert mistake(text).endswith(remedy), mistake(text)
 
 
+def test_a_variable_in_a_flow_mapping_needs_quotes() -> None:
+    found = mistake(SOURCE + "sink: {topic: ${TOPIC}}\n")
+    assert found.startswith("3:16: not YAML: ")
+    assert found.endswith("; inside { } and [ ] a variable needs quotes, as in '${NAME}'")
+    assert "quotes" not in mistake(SOURCE + "sink: {topic: [}\n")
+
+
 def test_a_text_from_the_environment_stays_secret() -> None:
     with pytest.raises(InvalidPipeline) as raised:
         parse_pipeline("name: x\nsource: '${SECRET}'\nsink: {topic: b}\n", "p.yaml", {"SECRET": "hunter2"})
