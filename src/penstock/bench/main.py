@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from penstock.core.argument_parser import CommandParser
+
 if TYPE_CHECKING:
     from penstock.bench.measurement import Measurement
     from penstock.bench.peers import Field
@@ -40,13 +42,13 @@ _MEASUREMENT_NAMES: Final = (
 _FAMILIES: Final = {"spark": tuple(name for name in _MEASUREMENT_NAMES if name.startswith("spark-"))}
 
 _EXAMPLES: Final = """\
-examples:
+Examples:
   penstock bench                                  everything, five rounds: more than an hour
   penstock bench --quick --rounds 1               a smoke test of a few minutes
   penstock bench --only start latency             some measurements
   penstock bench --only spark --json              the Spark measurements, as JSON
 
-exit codes: 0 every measurement was taken, 1 a measurement failed, 2 wrong usage, 130 interrupted
+Exit codes: 0 every measurement was taken, 1 a measurement failed, 2 wrong usage, 130 interrupted
 """
 
 EXIT_DONE: Final = 0
@@ -56,32 +58,40 @@ EXIT_INTERRUPTED: Final = 130
 
 
 def arguments_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="penstock bench",
-        description="Measure the broker beside Apache Kafka, and pipelines beside stock Spark, on this machine, "
-        "in one run.",
+    parser = CommandParser(
+        "penstock bench",
+        description="Measure the broker beside Apache Kafka, and pipelines beside stock Spark, on this machine.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = (*_MEASUREMENT_NAMES, *_FAMILIES)
     parser.add_argument(
-        "--only", nargs="+", choices=names, metavar="NAME", help=f"measure only these: {', '.join(names)}"
+        "--only", nargs="+", choices=names, metavar="NAME", help=f"Measure only these: {', '.join(names)}."
     )
     parser.add_argument(
-        "--rounds", type=_positive, default=DEFAULT_ROUNDS, help=f"number of rounds (default {DEFAULT_ROUNDS})"
+        "--rounds",
+        type=_positive,
+        default=DEFAULT_ROUNDS,
+        metavar="N",
+        help=f"The number of rounds. Default: {DEFAULT_ROUNDS}.",
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes: a smoke test, not comparable")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--alone", action="store_true", help="measure Penstock without Apache Kafka and stock Spark")
+    parser.add_argument("--quick", action="store_true", help="Small sizes: a smoke test, not comparable.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.add_argument("--alone", action="store_true", help="Measure Penstock without Apache Kafka and Spark.")
     parser.add_argument(
         "--output",
         type=Path,
         default=DEFAULT_OUTPUT,
-        help=f"directory for results and plots (default {DEFAULT_OUTPUT})",
+        metavar="DIR",
+        help=f"The directory for results and plots. Default: {DEFAULT_OUTPUT}.",
     )
     parser.add_argument(
-        "--data-dir", type=Path, default=None, help="directory for the brokers' data (default: below --output)"
+        "--data-dir",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="The directory for the brokers' data. Default: below --output.",
     )
+    parser.add_help_option()
     return parser
 
 

@@ -6,6 +6,7 @@ inside their functions: `penstock --help` needs neither.
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Annotated, Final
 
@@ -20,6 +21,7 @@ from penstock.core.exit_codes import ExitCode
 _BROKER_CODES: Final = frozenset(
     {ExitCode.BAD_CONFIGURATION, ExitCode.CANNOT_LISTEN, ExitCode.DATA_DIR_IN_USE, ExitCode.DATA_DIR_UNUSABLE}
 )
+COMPLETION_VARIABLE: Final = "_PENSTOCK_COMPLETE"
 _HELP: Final = "A Kafka-compatible broker, tools for any Kafka broker, and pipelines on Spark."
 _EPILOG: Final = (
     examples(
@@ -40,7 +42,7 @@ def _build() -> typer.Typer:
     app = typer.Typer(
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        add_completion=False,
+        add_completion=True,
         help=_HELP,
         epilog=_EPILOG,
     )
@@ -94,6 +96,9 @@ def run_app(words: list[str]) -> int:
     from penstock.core.errors import BrokerUnreachable, ClientError, InvalidClientSetting, UnknownGroup, UnknownTopic
 
     command = typer.main.get_command(_build())
+    if COMPLETION_VARIABLE in os.environ:
+        # The shell asks for completions; Typer prints them and exits.
+        command.main([], prog_name="penstock")
     # SIGTERM ends a command like ctrl-C: it leaves its group, commits offsets and releases the embedded broker.
     previous = signal.signal(signal.SIGTERM, _on_terminate)
     try:

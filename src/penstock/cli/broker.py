@@ -20,39 +20,43 @@ from typing import Final, NoReturn
 
 from penstock.cli.command_error import CommandError, usage_error
 from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT, host_port_text, parse_host_port
+from penstock.core.argument_parser import CommandParser
 
 _DIRECTORY_NAMES: Final = frozenset({"log.dir", "log.dirs"})
 _EXAMPLES: Final = """\
-examples:
+Examples:
   penstock broker                                    listen on 127.0.0.1:9092, keep data in ./.penstock/
   penstock broker --listen 127.0.0.1:0 --json        pick a free port and print it as JSON
   penstock broker --config server.properties --set num.partitions=3
   PENSTOCK_NUM_PARTITIONS=3 penstock broker          every setting has an environment variable
 
-exit codes: 0 stopped by ctrl-C or SIGTERM, 1 failure, 2 wrong usage, 10 invalid configuration, 11 cannot listen,
-12 data directory in use by another broker, 13 data directory unusable
+Exit codes: 0 stopped by ctrl-C or SIGTERM, 1 failure, 2 wrong usage, 10 invalid configuration, 11 cannot listen,
+12 data directory in use by another broker, 13 data directory unusable, or moved or deleted while the broker ran.
 """
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(CommandParser):
     def error(self, message: str) -> NoReturn:
         raise usage_error(f"{message}; see `penstock broker --help`")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="penstock broker",
+        "penstock broker",
         description="Run a broker in the foreground. Ctrl-C or SIGTERM stops it cleanly.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a Kafka server.properties file")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="A Kafka server.properties file.")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="default 127.0.0.1:9092; port 0 picks a free port and prints it"
+        "--listen",
+        metavar="HOST:PORT",
+        help="Where to listen; PORT alone means 127.0.0.1, port 0 a free one. Default: 127.0.0.1:9092.",
     )
     parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="default ./.penstock/; created if it does not exist"
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="Where to keep the data; created if missing. Default: ./.penstock/.",
     )
     parser.add_argument(
         "--set",
@@ -60,12 +64,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         dest="assignments",
         metavar="NAME=VALUE",
-        help="a broker setting by Kafka's name; repeatable; overrides the file",
+        help="A broker setting by Kafka's name; repeatable; overrides the file.",
     )
-    parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
+    parser.add_argument("--json", action="store_true", help="Print the ready line as JSON.")
     # For programs that start a broker as a child process: see penstock.client.local_broker.process.
     parser.add_argument("--exit-with-stdin", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--exit-when-unused", type=Path, metavar="LOCK", help=argparse.SUPPRESS)
+    parser.add_help_option()
     return parser
 
 

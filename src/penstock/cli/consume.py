@@ -18,10 +18,11 @@ import typer
 
 from penstock.cli.command_error import usage_error
 from penstock.cli.connection import connected
-from penstock.cli.options import BootstrapServer, ClientProperties, examples, parse_delimiter, unescape
+from penstock.cli.options import BootstrapServer, ClientProperties, examples, one_topic, parse_delimiter, unescape
 from penstock.cli.progress import RecordCounter
 from penstock.cli.record_format import Writer, compile_format, write_json
 from penstock.cli.start_position import Beginning, End, Range, parse_range, partitions_of, start_offsets
+from penstock.client.admin import Admin
 from penstock.client.errors import from_kafka_error
 from penstock.core.errors import BrokerUnreachable, ClientError
 
@@ -36,6 +37,7 @@ EPILOG: Final = (
         "penstock consume orders --group billing --from-beginning",
         "penstock consume orders --from-beginning -e -f '%p:%o %k %s\\n'",
         "penstock consume orders --from-beginning -e --json | jq .value",
+        "penstock consume --topic orders --from-beginning --max-messages 10",
     )
     + "\n\n\b\nFormat (-f): %t topic, %p partition, %o offset, %k key, %K its length, %s value, %S its length,\n"
     "%R its length as 4 bytes, %T timestamp, %h headers, %% a percent; \\n \\r \\t \\0 \\\\ \\xHH.\n"
@@ -49,11 +51,17 @@ _BATCH_WAIT_S: Final = 0.1
 # consumer that follows a topic, but delays `-e`.
 _FETCH_WAIT_MS_BEFORE_EXIT: Final = 10
 _FETCH_QUEUE_BACKOFF_MS: Final = 10
+_GROUP_LOOK_S: Final = 0.5
+_NOT_OF_ADMIN: Final = frozenset({"fetch.wait.max.ms", "group.protocol", "partition.assignment.strategy"})
 
 
 def consume(
     *,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="TOPIC", help="The same as the argument, for kafka-console-consumer.sh users."),
+    ] = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start at the earliest offset. Default: new records only.")
     ] = False,
@@ -74,7 +82,8 @@ def consume(
         typer.Option("-p", "--partition", min=0, metavar="N", help="Read this partition only; repeatable."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Exit after this many records.")
+        int | None,
+        typer.Option("-c", "--count", "--max-messages", min=1, metavar="N", help="Exit after this many records."),
     ] = None,
     exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="Exit at the end of every partition.")] = False,
     record_format: Annotated[
@@ -92,6 +101,7 @@ def consume(
     as_json: Annotated[bool, typer.Option("--json", "-J", help="Write one JSON object per line.")] = False,
 ) -> None:
     """Write records to stdout."""
+    chosen = one_topic(name, topic)
     wanted = parse_range(offset or (), from_beginning=from_beginning)
     if group is not None:
         _refuse_positions_of_one_reader(wanted, partition, offset or ())
@@ -99,7 +109,7 @@ def consume(
     with connected(bootstrap_server, client_properties) as configuration:
         if exit_at_end:
             configuration.setdefault("fetch.wait.max.ms", _FETCH_WAIT_MS_BEFORE_EXIT)
-        reader = _Reader(topic, configuration, group=group, wanted=wanted, exit_at_end=exit_at_end)
+        reader = _Reader(chosen, configuration, group=group, wanted=wanted, exit_at_end=exit_at_end)
         try:
             reader.position(partition)
             reader.write_all(write, count=count)
@@ -147,6 +157,11 @@ class _Reader:
         self._ends = exit_at_end or wanted.stop_timestamp_ms is not None
         self._connection_lost: ClientError | None = None
         self._unfinished: set[int] | None = None
+        self._assigned: set[int] = set()
+        self._configuration = {name: value for name, value in configuration.items() if name not in _NOT_OF_ADMIN}
+        self._next_look = 0.0
+        strategy = str(configuration.get("partition.assignment.strategy", ""))
+        self._cooperative = "cooperative" in strategy or configuration.get("group.protocol") == "consumer"
         settings = {
             # librdkafka requires a group id even without a group; without one, nothing is committed.
             "group.id": "penstock-consume" if group is None else group,
@@ -177,7 +192,7 @@ class _Reader:
         output = sys.stdout.buffer
         stop_timestamp_ms = self._wanted.stop_timestamp_ms
         with RecordCounter("read", visible=not sys.stdout.isatty()) as counter:
-            while not (self._ends and self._unfinished == set()):
+            while not (self._ends and self._unfinished == set() and self._is_settled()):
                 room = _BATCH_RECORDS if count is None else min(_BATCH_RECORDS, count - counter.records)
                 written = 0
                 for message in self._consumer.consume(num_messages=room, timeout=_BATCH_WAIT_S):
@@ -201,6 +216,13 @@ class _Reader:
                 if self._connection_lost is not None:
                     raise BrokerUnreachable(str(self._connection_lost))
 
+    def _is_settled(self) -> bool:
+        """Whether an empty assignment is final. Partitions of a dead member follow when its session ends."""
+        if self._group is None or self._assigned or time.monotonic() < self._next_look:
+            return self._group is None or bool(self._assigned)
+        self._next_look = time.monotonic() + _GROUP_LOOK_S
+        return Admin.from_librdkafka(self._configuration).describe_group(self._group).state == "Stable"
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -220,11 +242,19 @@ class _Reader:
             raise from_kafka_error(error, f"topic '{self._topic}'")
 
     def _on_assign(self, _consumer: Any, assigned: Sequence[Any]) -> None:
-        self._unfinished = {partition.partition for partition in assigned}
+        added = {partition.partition for partition in assigned}
+        self._assigned = self._assigned | added if self._cooperative else added
+        self._unfinished = (self._unfinished or set()) | added if self._cooperative else added
 
-    def _on_revoke(self, _consumer: Any, _revoked: Sequence[Any]) -> None:
-        # During a rebalance the assignment is unknown.
-        self._unfinished = None
+    def _on_revoke(self, _consumer: Any, revoked: Sequence[Any]) -> None:
+        removed = {partition.partition for partition in revoked}
+        self._assigned -= removed
+        if self._cooperative:
+            # The partitions that stay are read on.
+            self._unfinished = None if self._unfinished is None else self._unfinished - removed
+        else:
+            # During a rebalance the assignment is unknown.
+            self._unfinished = None
 
     def _on_error(self, error: KafkaError) -> None:
         from confluent_kafka import KafkaError

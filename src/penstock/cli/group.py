@@ -34,7 +34,7 @@ from penstock.cli.offset_reset import (
 )
 from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
 from penstock.client.admin import Admin
-from penstock.client.groups import GroupDescription, PartitionProgress, progress_of
+from penstock.client.groups import GroupDescription, PartitionProgress, members_text, progress_of
 from penstock.core.errors import ClientError, GroupNotEmpty, UnknownGroup
 
 GroupsArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", show_default=False)]
@@ -272,6 +272,7 @@ def delete(
         for name in [listed.name for listed in admin.list_groups()] if all_groups else chosen:
             try:
                 keeper = keeper_of(admin, name)
+                _require_no_members(admin, name)
                 admin.delete_group(name)
                 if keeper is not None:
                     print(f"penstock: {copy_note(name, keeper)}; the positions themselves stay", file=sys.stderr)
@@ -300,11 +301,11 @@ def _progress(admin: Admin, group: GroupDescription, store_url: str | None) -> l
 
 def _require_no_members(admin: Admin, name: str) -> None:
     try:
-        members = admin.describe_group(name).members
+        group = admin.describe_group(name)
     except UnknownGroup:
         return  # Offsets may be set before a group has its first member.
-    if members:
-        raise GroupNotEmpty(f"group '{name}' has active members; stop them first")
+    if group.members:
+        raise GroupNotEmpty(members_text(group))
 
 
 def _only_one(*scenarios: Scenario | None) -> Scenario:

@@ -49,6 +49,16 @@ def parse_assignments(words: Iterable[str], option: str) -> dict[str, str]:
     return assignments
 
 
+def one_topic(argument: str | None, option: str | None) -> str:
+    """The topic of a command that takes it as an argument or, like Kafka's tools, as `--topic`."""
+    if argument is not None and option is not None and argument != option:
+        raise usage_error(f"two topics given, '{argument}' and --topic '{option}'; use one")
+    chosen = option if argument is None else argument
+    if not chosen:
+        raise usage_error("no topic given: use TOPIC or --topic TOPIC")
+    return chosen
+
+
 def unescape(text: str, option: str) -> bytes:
     """Replaces kcat's escapes `\\n \\r \\t \\0 \\\\ \\xHH` with their bytes; all other text becomes UTF-8."""
 

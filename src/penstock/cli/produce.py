@@ -19,7 +19,7 @@ import typer
 
 from penstock.cli.command_error import CommandError, usage_error
 from penstock.cli.connection import connected
-from penstock.cli.options import BootstrapServer, ClientProperties, examples, parse_delimiter
+from penstock.cli.options import BootstrapServer, ClientProperties, examples, one_topic, parse_delimiter
 from penstock.cli.progress import RecordCounter
 from penstock.cli.record_input import RecordInput, split_stream
 from penstock.client.errors import from_kafka_error
@@ -62,7 +62,11 @@ class Acks(StrEnum):
 
 def produce(
     *,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="TOPIC", help="The same as the argument, for kafka-console-producer.sh users."),
+    ] = None,
     key_delimiter: Annotated[
         str | None, typer.Option("-K", "--key-delimiter", metavar="DELIM", help="Split each line into KEY DELIM VALUE.")
     ] = None,
@@ -93,6 +97,7 @@ def produce(
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON at the end.")] = False,
 ) -> None:
     """Send records from stdin, one per line."""
+    chosen = one_topic(name, topic)
     if sys.stdin is None:
         raise usage_error("stdin is closed; records are read from stdin")
     record_input = RecordInput(
@@ -105,13 +110,13 @@ def produce(
     with connected(bootstrap_server, client_properties) as configuration:
         settings = {"acks": acks.value, "compression.type": compression.value, **configuration}
         pieces = split_stream(_read_stdin, ends_with, _message_bytes_max(settings))
-        sender = _Sender(topic, settings, partition=-1 if partition is None else partition, headers=headers)
+        sender = _Sender(chosen, settings, partition=-1 if partition is None else partition, headers=headers)
         sender.require_topic()
         if sys.stdin.isatty() and sys.stderr.isatty():
             print("penstock: type one record per line; ctrl-D ends the input", file=sys.stderr)
         counter = sender.send_all(record_input, pieces, count)
     if as_json:
-        print(json.dumps({"topic": topic, "records": counter.records, "bytes": counter.bytes}))
+        print(json.dumps({"topic": chosen, "records": counter.records, "bytes": counter.bytes}))
 
 
 def _parse_headers(words: Sequence[str]) -> list[tuple[str, bytes | None]]:

@@ -14,7 +14,7 @@ import typer
 
 from penstock.cli.command_error import usage_error
 from penstock.cli.connection import connected
-from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples, parse_assignments
+from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples, one_topic, parse_assignments
 from penstock.cli.topic_contents import UNKNOWN_CONTENTS, PartitionContents, contents_of
 from penstock.client.admin import Admin, TopicDescription, unknown_topic
 from penstock.core.errors import TopicExists, UnknownTopic
@@ -74,7 +74,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a topic."""
-    chosen = _one_topic(name, topic)
+    chosen = one_topic(name, topic)
     settings = parse_assignments(config or (), "--config")
     with connected(bootstrap_server, client_properties) as configuration:
         admin = Admin.from_librdkafka(configuration)
@@ -161,7 +161,7 @@ def alter(
     as_json: AsJson = False,
 ) -> None:
     """Add partitions to a topic, or change its settings."""
-    chosen = _one_topic(name, topic)
+    chosen = one_topic(name, topic)
     changes = parse_assignments(config or (), "--config")
     if partitions is None and not changes and not delete_config:
         raise usage_error("nothing to alter: use --partitions, --config or --delete-config")
@@ -219,15 +219,6 @@ def delete(
 
 def _topics(names: list[str] | None, option: str | None) -> list[str]:
     return list(dict.fromkeys([*(names or ()), *([option] if option is not None else ())]))
-
-
-def _one_topic(name: str | None, option: str | None) -> str:
-    if name is not None and option is not None and name != option:
-        raise usage_error(f"two topics given, '{name}' and --topic '{option}'; use one")
-    chosen = option if name is None else name
-    if not chosen:
-        raise usage_error("no topic given: use TOPIC or --topic TOPIC")
-    return chosen
 
 
 def _say_without_effect(admin: Admin, names: Iterable[str]) -> None:

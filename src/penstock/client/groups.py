@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from penstock.core.ids import TopicPartition
 
@@ -37,6 +38,22 @@ class GroupDescription:
     assignor: str
     coordinator: str
     members: tuple[GroupMember, ...]
+
+
+_MEMBERS_NAMED: Final = 3
+
+
+def members_text(group: GroupDescription) -> str:
+    """Who keeps the group busy, and for how long at most. The protocol tells neither sessions nor heartbeats."""
+    named = [f"{member.client_id} at {member.host.lstrip('/')}" for member in group.members[:_MEMBERS_NAMED]]
+    if len(group.members) > _MEMBERS_NAMED:
+        named.append(f"{len(group.members) - _MEMBERS_NAMED} more")
+    setting = "group.consumer.session.timeout.ms" if group.protocol == "consumer" else "session.timeout.ms"
+    plural = "" if len(group.members) == 1 else "s"
+    return (
+        f"group '{group.name}' has {len(group.members)} active member{plural} ({', '.join(named)}); stop them first; a "
+        f"member that was killed leaves when its session ends, by default after 45 s ({setting})"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from penstock.cli.offset_reset import (
     parse_plan,
     parse_topic_choice,
 )
-from penstock.client.groups import GroupDescription, GroupMember, progress_of
+from penstock.client.groups import GroupDescription, GroupMember, members_text, progress_of
 from penstock.core.errors import UnknownTopic
 from penstock.core.exit_codes import ExitCode
 from penstock.core.ids import TopicPartition
@@ -179,3 +180,16 @@ def test_the_columns_are_those_of_kafkas_tool() -> None:
 
 def test_columns_are_as_wide_as_they_have_to_be() -> None:
     assert table(["A", "LONG"], [["longer", 0], ["x", None]]) == "A       LONG\nlonger  0\nx       -"
+
+
+def test_active_members_are_named_with_the_time_until_they_leave() -> None:
+    said = members_text(GROUP)
+    assert said == (
+        "group 'g' has 1 active member (rdkafka at 127.0.0.1); stop them first; a member that was killed leaves when "
+        "its session ends, by default after 45 s (session.timeout.ms)"
+    )
+    crowd = replace(GROUP, members=(MEMBER,) * 5, protocol="consumer")
+    assert "has 5 active members (rdkafka at 127.0.0.1, rdkafka at 127.0.0.1, rdkafka at 127.0.0.1, 2 more)" in (
+        members_text(crowd)
+    )
+    assert "(group.consumer.session.timeout.ms)" in members_text(crowd)

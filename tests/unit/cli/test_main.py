@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -101,7 +103,7 @@ def test_the_help_of_the_broker_comes_from_its_own_parser(capsys: Captured) -> N
         (["topic", "list", "--nonsense"], "--nonsense"),
         (["topic", "list", "-b", "a:b"], "the port must be a number"),
         (["topic", "list", "-b", "::1"], "brackets"),
-        (["produce"], "Missing argument 'TOPIC'"),
+        (["produce"], "no topic given: use TOPIC or --topic TOPIC"),
         (["produce", "t", "-z", "rar"], "'rar' is not one of"),
         (["produce", "t", "--acks", "2"], "'2' is not one of"),
         (["produce", "t", "-K", ""], "-K: the delimiter is empty"),
@@ -171,3 +173,44 @@ def test_what_a_command_does_not_need_is_not_imported(words: list[str], unwanted
     imported = set(finished.stdout.partition("IMPORTED")[2].split())
     assert "penstock" in imported
     assert imported & unwanted == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["broker", "--help"], ["bench", "--help"], ["topic", "create", "--help"], ["consume", "--help"]],
+)
+def test_help_has_one_style(words: list[str], capsys: Captured) -> None:
+    with suppress(SystemExit):  # argparse ends the process after its help
+        main(words)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"Usage: penstock {' '.join(words[:-1])} [OPTIONS]")
+    assert re.fullmatch(r"  [A-Z].*\.", lines[2]), "a sentence, indented"
+    assert "Options:" in lines
+    assert [line for line in lines if re.fullmatch(r"  --help +Show this message and exit\.", line)]
+    assert "  Examples:" in lines
+    descriptions = [match[1] for line in lines if (match := re.fullmatch(r"  -.*?  +(\S.*)", line))]
+    assert all(text[0].isupper() or text[0].isdigit() or text.startswith(("beginning", "%")) for text in descriptions)
+
+
+def test_completion_for_shells(tmp_path: Path) -> None:
+    def complete(words: str) -> list[str]:
+        variables = {"_PENSTOCK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        finished = subprocess.run(
+            [sys.executable, "-m", "penstock.cli.main"],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+        )
+        return finished.stdout.split()
+
+    assert complete("penstock gr") == ["group"]
+    assert complete("penstock group reset-offsets --to-e") == ["--to-earliest"]
+
+
+@pytest.mark.parametrize("command", ["consume", "produce"])
+def test_a_topic_is_an_argument_or_an_option(command: str, capsys: Captured) -> None:
+    assert failure_of([command], capsys) == (2, "penstock: no topic given: use TOPIC or --topic TOPIC")
+    code, line = failure_of([command, "a", "--topic", "b"], capsys)
+    assert (code, line) == (2, "penstock: two topics given, 'a' and --topic 'b'; use one")

@@ -37,3 +37,9 @@ def test_several_servers() -> None:
 @pytest.mark.parametrize("address", [("localhost", 1), ("::1", 9092)])
 def test_text_and_back(address: tuple[str, int]) -> None:
     assert parse_host_port(host_port_text(*address)) == address
+
+
+def test_a_number_alone_is_told_from_a_host() -> None:
+    """The system would take 80 for the address 0.0.0.80."""
+    with pytest.raises(ValueError, match=r"'80' is a port without a host; write HOST:80, as in 127\.0\.0\.1:80"):
+        parse_host_port("80")

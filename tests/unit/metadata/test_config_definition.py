@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
+from penstock.metadata import broker_config_definitions
+from penstock.metadata.broker_config_definitions import BROKER_CONFIGS, WITHOUT_EFFECT
 from penstock.metadata.config_definition import (
     ConfigDefinition,
     ConfigError,
     ConfigType,
     ConfigValue,
     definition_of,
+    names_without_effect,
 )
 from penstock.metadata.topic_config_definitions import BROKER_SYNONYMS, TOPIC_CONFIGS
 from penstock.metadata.unsupported_broker_configs import NAMES_WITHOUT_EFFECT, refusal
@@ -135,6 +139,32 @@ def test_a_topic_setting_and_its_broker_setting_have_the_same_default() -> None:
 def test_a_name_belongs_to_one_table_only() -> None:
     assert not NAMES_WITHOUT_EFFECT & BROKER_CONFIGS.keys()
     assert not [name for name in (*BROKER_CONFIGS, *NAMES_WITHOUT_EFFECT) if refusal(name)]
+
+
+@pytest.mark.parametrize("name", ["retention.ms", "retention.bytes", "cleanup.policy", "delete.retention.ms"])
+def test_what_has_no_effect_yet_is_data(name: str) -> None:
+    assert names_without_effect([name, "flush.ms"], TOPIC_CONFIGS) == [name]
+    assert name in str(BROKER_CONFIGS[WITHOUT_EFFECT].default).split(",")
+
+
+def test_a_setting_has_an_effect_if_and_only_if_the_broker_reads_it() -> None:
+    """Giving a setting its effect means flipping `has_effect`, and nobody can forget it."""
+    source = Path(broker_config_definitions.__file__).parents[1]
+    code = "\n".join(
+        file.read_text() for part in ("broker", "log", "coordinator") for file in (source / part).rglob("*.py")
+    )
+    # Read through a property of TopicConfig, or only to validate batches until it has its effect.
+    through_a_property = {"cleanup.policy", "internal.segment.bytes", "message.timestamp.type", "segment.bytes"}
+    for name, definition in TOPIC_CONFIGS.items():
+        if name not in through_a_property:
+            is_read = re.search(rf"\.{name.replace('.', '_')}\b", code) is not None
+            assert is_read == definition.has_effect, name
+
+
+def test_a_broker_setting_and_the_topic_setting_behind_it_agree() -> None:
+    for name, synonyms in BROKER_SYNONYMS.items():
+        for synonym in synonyms:
+            assert BROKER_CONFIGS[synonym.name].has_effect == TOPIC_CONFIGS[name].has_effect, synonym.name
 
 
 def test_the_tables_do_not_pull_heavy_modules_into_the_broker() -> None:
