@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -70,3 +71,29 @@ def test_a_machine_without_java_is_one_line_and_a_code(monkeypatch: pytest.Monke
     with pytest.raises(PipelineFailed, match="Spark needs Java") as failure:
         spark_launch.launch_ahead(PipelineSpec.model_validate(COPY), None)
     assert failure.value.exit_code == ExitCode.MISSING_REQUIREMENT
+
+
+def test_a_cluster_that_does_not_take_the_application_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_settings: SparkSettings) -> None:
+        raise RuntimeError(
+            "All masters are unresponsive! Giving up.\n\tat org.apache.spark.Client.dead(Client.scala:1)\n"
+        )
+
+    monkeypatch.setattr(spark_launch, "start", start)
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        url = f"spark://127.0.0.1:{master.getsockname()[1]}"
+        with pytest.raises(PipelineFailed, match="All masters are unresponsive") as failure:
+            spark_launch.start_spark(PipelineSpec.model_validate(COPY), url)
+    assert failure.value.exit_code == ExitCode.ENGINE_LOST
+    assert failure.value.entry.condition == "PENSTOCK_CLUSTER_UNAVAILABLE"
+    assert str(failure.value).startswith(f"--master: Spark did not start on {url}: ")
+    assert "\n" not in str(failure.value)
+    assert "scala" not in str(failure.value)
+
+
+def test_a_cluster_that_is_not_there_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_launch, "start", lambda _settings: pytest.fail("Spark was started"))
+    for begin in (spark_launch.start_spark, spark_launch.launch_ahead):
+        with pytest.raises(PipelineFailed, match="does not resolve") as failure:
+            begin(PipelineSpec.model_validate(COPY), "spark://nohost.invalid:7077")
+        assert failure.value.exit_code == ExitCode.ENGINE_LOST

@@ -178,3 +178,21 @@ def test_a_java_that_was_started_ahead_and_is_not_needed_does_not_hold_the_comma
 def test_nothing_is_started_ahead_for_a_cluster() -> None:
     session.launch(SparkSettings(name="p", master="spark://h:7077"))
     assert session._running is None
+
+
+def test_a_handler_of_ctrl_c_that_was_there_stays_and_pysparks_own_replaces_none() -> None:
+    def ours(_number: int, _frame: object) -> None:
+        pass
+
+    def of_pyspark(_number: int, _frame: object) -> None:
+        pass
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        for handler, after in ((ours, ours), (signal.default_int_handler, of_pyspark)):
+            signal.signal(signal.SIGINT, handler)
+            with session._own_interrupt_handler():
+                signal.signal(signal.SIGINT, of_pyspark)
+            assert signal.getsignal(signal.SIGINT) == after
+    finally:
+        signal.signal(signal.SIGINT, before)
