@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
+from penstock.core.exit_codes import ExitCode
+
 Target = Literal["RUNNING", "STOPPED"]
 TARGETS: Final[tuple[Target, ...]] = ("RUNNING", "STOPPED")
 _SUFFIX: Final = ".json"
@@ -64,6 +66,17 @@ class Unreadable:
 
     name: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidFile:
+    """A file of the pipeline directory that is no pipeline. `problems` are lines with file, line, key and remedy."""
+
+    name: str
+    file: str
+    pipelines_dir: str
+    problems: tuple[str, ...]
+    exit_code: int = int(ExitCode.INVALID_PIPELINE)
 
 
 class DesiredStates:

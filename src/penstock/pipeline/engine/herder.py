@@ -19,14 +19,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.core.error_table import ALREADY_RUNNING
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.engine.desired_state import DesiredState, DesiredStates, Unreadable
+from penstock.pipeline.engine.desired_state import DesiredState, DesiredStates, InvalidFile, Unreadable
 from penstock.pipeline.engine.event_log import EventLog, log_path
+from penstock.pipeline.engine.execution import Execution, Hosted
 from penstock.pipeline.engine.host import Host, Outcome, Run, Work
 from penstock.pipeline.run_settings import Event
 from penstock.pipeline.status import PipelineStatus
@@ -51,50 +52,8 @@ class Refused(RuntimeError):
         self.condition = condition
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidFile:
-    """A file of the pipeline directory that is no pipeline. `problems` are lines with file, line, key and remedy."""
-
-    name: str
-    file: str
-    pipelines_dir: str
-    problems: tuple[str, ...]
-    exit_code: int = int(ExitCode.INVALID_PIPELINE)
-
-
 LoadFile = Callable[[str, str], "DesiredState | InvalidFile"]
 """Reads a pipeline file again: the file and its pipeline directory."""
-
-
-@dataclass(slots=True)
-class Execution:
-    """One run of a pipeline, from its start to its end."""
-
-    work: Work
-    listen: Callable[[Event], None]
-    predecessor: Execution | None
-    is_attached: bool = False
-    pid: int = 0  # of the command that it is attached to; 0 where the system does not say
-    stop: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
-    outcome: Outcome = field(default_factory=Outcome)
-    is_taken_over: bool = False
-
-
-@dataclass(slots=True)
-class _Pipeline:
-    """What the herder knows of a name. `desired` is None for one that is only attached, and for an invalid file."""
-
-    status: PipelineStatus
-    log: EventLog
-    desired: DesiredState | None = None
-    invalid: InvalidFile | None = None
-    execution: Execution | None = None
-    kept_status: PipelineStatus | None = None  # while an attached run shows its own
-
-    @property
-    def is_executing(self) -> bool:
-        return self.execution is not None and not self.execution.ended.is_set()
 
 
 class Herder:
@@ -114,7 +73,7 @@ class Herder:
         self._states = states
         self._logs = logs
         self._load_file = load_file
-        self._pipelines: dict[str, _Pipeline] = {}
+        self._pipelines: dict[str, Hosted] = {}
         self._changing = threading.RLock()
         self._is_closed = False
 
@@ -210,8 +169,6 @@ class Herder:
             assert state is not None
             state = replace(state, target="RUNNING")
             self._states.put(state)
-            pipeline = self._pipelines.get(state.name, pipeline)
-            pipeline.invalid = None
             self._carry_out(state)
             return self._shown(state.name)
 
@@ -274,7 +231,7 @@ class Herder:
         if pipeline.kept_status is not None:
             pipeline.status, pipeline.kept_status = pipeline.kept_status, None
         pipeline.status.guarantee = state.guarantee
-        pipeline.desired = state
+        pipeline.desired, pipeline.invalid = state, None
         if state.target == "STOPPED":
             pipeline.status.apply({"event": "stopped", "pipeline": state.name})
             return
@@ -283,7 +240,7 @@ class Herder:
         work = Work(state.name, state.spec, state.settings, Path(state.directory), state.file)
         self._execute(pipeline, Execution(work, lambda _event: None, pipeline.execution))
 
-    def _execute(self, pipeline: _Pipeline, execution: Execution) -> Execution:
+    def _execute(self, pipeline: Hosted, execution: Execution) -> Execution:
         if execution.predecessor is not None:
             execution.predecessor.stop.set()
         pipeline.execution = execution
@@ -292,10 +249,10 @@ class Herder:
         threading.Thread(target=self._run, args=(pipeline, execution), daemon=True, name=f"pipeline {name}").start()
         return execution
 
-    def _new(self, name: str, guarantee: str) -> _Pipeline:
-        return _Pipeline(PipelineStatus(name, guarantee=guarantee), EventLog(log_path(self._logs, name)))
+    def _new(self, name: str, guarantee: str) -> Hosted:
+        return Hosted(PipelineStatus(name, guarantee=guarantee), EventLog(log_path(self._logs, name)))
 
-    def _known(self, name: str) -> _Pipeline:
+    def _known(self, name: str) -> Hosted:
         pipeline = self._pipelines.get(name)
         if pipeline is None:
             raise UnknownPipeline(name)
@@ -350,7 +307,7 @@ class Herder:
         pipeline.status.apply(event)
         pipeline.log.append(event)
 
-    def _apply(self, pipeline: _Pipeline, execution: Execution, event: Event) -> None:
+    def _apply(self, pipeline: Hosted, execution: Execution, event: Event) -> None:
         """Of an execution that a later one has replaced, only its listener wants to know; and one whose file has
         become invalid stays failed while it ends."""
         with self._changing:
@@ -361,7 +318,7 @@ class Herder:
 
     # The thread of an execution
 
-    def _run(self, pipeline: _Pipeline, execution: Execution) -> None:
+    def _run(self, pipeline: Hosted, execution: Execution) -> None:
         if execution.predecessor is not None:
             execution.predecessor.ended.wait()
             execution.predecessor = None
@@ -381,7 +338,7 @@ class Herder:
         finally:
             self._end(pipeline, execution, outcome)
 
-    def _run_once(self, pipeline: _Pipeline, execution: Execution) -> Outcome:
+    def _run_once(self, pipeline: Hosted, execution: Execution) -> Outcome:
         def report(event: Event) -> None:
             self._apply(pipeline, execution, event)
 
@@ -398,7 +355,7 @@ class Herder:
             )
             return outcome
 
-    def _end(self, pipeline: _Pipeline, execution: Execution, outcome: Outcome) -> None:
+    def _end(self, pipeline: Hosted, execution: Execution, outcome: Outcome) -> None:
         if execution.is_taken_over and outcome.exit_code == ExitCode.OK:
             outcome = _TAKEN_OVER
         execution.outcome = outcome

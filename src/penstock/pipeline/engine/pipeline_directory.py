@@ -12,8 +12,7 @@ from typing import Final
 
 from penstock.pipeline.declaration.spec_errors import InvalidPipeline
 from penstock.pipeline.declaration.spec_file import load_pipeline
-from penstock.pipeline.engine.desired_state import DesiredState
-from penstock.pipeline.engine.herder import InvalidFile
+from penstock.pipeline.engine.desired_state import DesiredState, InvalidFile
 from penstock.pipeline.engine.packing import packed
 
 _SUFFIXES: Final = (".yaml", ".yml")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.engine.desired_state import DesiredState, DesiredStates
+from penstock.pipeline.engine.desired_state import DesiredState, DesiredStates, InvalidFile
 from penstock.pipeline.engine.event_log import LogReader, log_path
-from penstock.pipeline.engine.herder import Herder, InvalidFile, Refused, UnknownPipeline
+from penstock.pipeline.engine.herder import Herder, Refused, UnknownPipeline
 from penstock.pipeline.engine.host import Work
 from tests.unit.pipeline.engine.pretended_host import PretendedHost
 
@@ -217,6 +217,12 @@ def test_the_files_of_a_directory_run_and_an_invalid_one_has_its_line(engines: E
     assert engines.herder.restart("bad")["state"] == "FAILED"
     eventually(lambda: not engines.herder.status("bad")["stopping"])
     assert engines.state("bad") == "FAILED"
+
+
+def test_a_pipeline_that_is_put_replaces_an_invalid_file_of_its_name(engines: Engines) -> None:
+    engines.herder.adopt_directory("/pipelines", [InvalidFile("p", "/pipelines/p.yaml", "/pipelines", ("no",))])
+    engines.herder.put(desired("p"))
+    eventually(lambda: engines.state("p") == "RUNNING")
 
 
 def test_what_was_stopped_stays_so_when_its_directory_is_read_again(engines: Engines) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.pipeline.engine.desired_state import DesiredState
-from penstock.pipeline.engine.herder import InvalidFile
+from penstock.pipeline.engine.desired_state import DesiredState, InvalidFile
 from penstock.pipeline.engine.packing import calls_functions
 from penstock.pipeline.engine.pipeline_directory import load_file, pipelines_in
 
