@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock.cli.command_error import usage_error
 from penstock.cli.options import parse_assignments
 from penstock.client.local_broker.bootstrap import embedded_broker, require_listener
 from penstock.core.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
+
+if TYPE_CHECKING:
+    from penstock.wire.client import WireClient
 
 
 @contextlib.contextmanager
@@ -31,6 +34,17 @@ def connected(bootstrap_server: str | None, client_properties: Sequence[str] | N
         return
     with embedded_broker(DEFAULT_DATA_DIR, on_start=_announce) as address:
         yield _configuration(address, properties)
+
+
+@contextlib.contextmanager
+def wire_connected(configuration: Mapping[str, Any]) -> Iterator[WireClient]:
+    """The wire client to the same broker, for requests that librdkafka does not have."""
+    from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
+
+    with WireClient(
+        {name: str(value) for name, value in configuration.items() if name in WIRE_SETTING_NAMES}
+    ) as client:
+        yield client
 
 
 def _announce(address: str) -> None:

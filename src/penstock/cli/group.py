@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from penstock.cli import group_layout as layout
 from penstock.cli.command_error import usage_error
-from penstock.cli.connection import connected
+from penstock.cli.connection import connected, wire_connected
 from penstock.cli.group_positions import copy_note, keeper_of, positions_of, store_of
 from penstock.cli.offset_reset import (
     FromPlan,
@@ -34,8 +35,11 @@ from penstock.cli.offset_reset import (
 )
 from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
 from penstock.client.admin import Admin
-from penstock.client.groups import GroupDescription, PartitionProgress, members_text, progress_of
-from penstock.core.errors import ClientError, GroupNotEmpty, UnknownGroup
+from penstock.client.groups import GroupDescription, GroupListing, PartitionProgress, members_text, progress_of
+from penstock.core.errors import ClientError, GroupNotEmpty, ProtocolError, UnknownGroup
+from penstock.protocol.error_codes import BrokerError
+
+Described = TypeVar("Described", GroupDescription, GroupListing)
 
 GroupsArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", show_default=False)]
 GroupArgument = Annotated[str | None, typer.Argument(metavar="GROUP", show_default=False)]
@@ -98,7 +102,7 @@ def list_groups(
 ) -> None:
     """List the groups, one name per line."""
     with connected(bootstrap_server, client_properties) as configuration:
-        groups = Admin.from_librdkafka(configuration).list_groups()
+        groups = _with_kafkas_states(Admin.from_librdkafka(configuration).list_groups(), configuration)
     states, protocols = _words(state), _words(protocol)
     shown = [
         group
@@ -140,7 +144,8 @@ def describe(
         admin = Admin.from_librdkafka(configuration)
         if all_groups:
             chosen = [listed.name for listed in admin.list_groups()]
-        described = [(found, _progress(admin, found, store)) for found in map(admin.describe_group, chosen)]
+        found_groups = _with_kafkas_states([admin.describe_group(name) for name in chosen], configuration)
+        described = [(found, _progress(admin, found, store)) for found in found_groups]
         keepers = {name: keeper_of(admin, name) for name in chosen}
     if as_json:
         print(json.dumps([layout.as_json(found, progress, keepers[found.name]) for found, progress in described]))
@@ -289,6 +294,18 @@ def delete(
                 print(f"Deleted group {name}.")
     if failures:
         raise failures[0]
+
+
+def _with_kafkas_states(groups: Sequence[Described], configuration: Mapping[str, Any]) -> list[Described]:
+    """librdkafka does not know the states of KIP-848 (Assigning, Reconciling), and calls them Unknown."""
+    if all(group.state != "Unknown" for group in groups):
+        return list(groups)
+    try:
+        with wire_connected(configuration) as client:
+            states = client.group_states()
+    except (ClientError, BrokerError, ProtocolError):
+        return list(groups)
+    return [replace(group, state=states.get(group.name, group.state)) for group in groups]
 
 
 def _progress(admin: Admin, group: GroupDescription, store_url: str | None) -> list[PartitionProgress]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.cli.connection import wire_connected
 from penstock.client.admin import Admin
 from penstock.core.errors import ClientError, ProtocolError
 from penstock.core.ids import TopicPartition
@@ -50,11 +51,8 @@ def contents_of(
 
 def _sizes(configuration: Mapping[str, Any]) -> Mapping[TopicPartition, int]:
     """librdkafka has no DescribeLogDirs; the wire client does. Empty if a broker refuses it or does not know it."""
-    from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
-
-    settings = {name: str(value) for name, value in configuration.items() if name in WIRE_SETTING_NAMES}
     try:
-        with WireClient(settings) as client:
+        with wire_connected(configuration) as client:
             return client.partition_sizes()
     except (ClientError, BrokerError, ProtocolError):
         return {}

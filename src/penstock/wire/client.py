@@ -46,6 +46,7 @@ from penstock.wire.cluster import Cluster
 from penstock.wire.configs import topic_config
 from penstock.wire.connection import Pending
 from penstock.wire.fetch import Fetched, FetchOptions, FetchStream, fetch, send_fetch
+from penstock.wire.groups import group_states
 from penstock.wire.log_dirs import partition_sizes
 from penstock.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from penstock.wire.offsets import ListedOffset, OffsetAt
@@ -122,6 +123,10 @@ class WireClient:
     def topic_config(self, topic: str, name: str, *, timeout_s: float | None = None) -> str | None:
         """The value of one setting of a topic, its default included; None if the broker does not say."""
         return topic_config(self._cluster, topic, name, timeout_s)
+
+    def group_states(self, *, timeout_s: float | None = None) -> dict[str, str]:
+        """The state of every consumer group, as its broker names it."""
+        return group_states(self._cluster, timeout_s)
 
     def partition_sizes(self, *, timeout_s: float | None = None) -> dict[TopicPartition, int]:
         """The bytes that each partition takes on disk, for all topics."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 from penstock.client.local_broker.bootstrap import DISCOVERY_FILE, embedded_broker, find_running_broker
+from penstock.core.exit_codes import ExitCode
 from tests.integration.cli.conftest import TIMEOUT_S, Command, command_line, environment, only_line
 
 
@@ -125,3 +127,22 @@ def test_a_directory_that_cannot_be_used_is_one_line(embedded: Command, tmp_path
     assert finished.returncode != 0
     assert ".penstock" in only_line(finished.stderr)
     assert os.path.isfile(tmp_path / ".penstock")
+
+
+def test_a_directory_that_is_deleted_under_its_broker_is_said(embedded: Command, tmp_path: Path) -> None:
+    assert embedded("produce", "greetings", stdin=b"hello\n").returncode == 0
+    reader = subprocess.Popen(
+        command_line("consume", "greetings", "--from-beginning"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(),
+    )
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == b"hello\n"
+    shutil.rmtree(tmp_path / ".penstock")
+    _output, errors = reader.communicate(timeout=TIMEOUT_S)
+    assert reader.returncode == ExitCode.DATA_DIR_UNUSABLE
+    assert only_line(errors).startswith(
+        "penstock: the embedded broker: .penstock: the data directory was deleted while the broker was running"
+    )

@@ -85,6 +85,22 @@ def test_a_restart_after_kill_9_reads_what_waits(config: dict[str, Any], topic: 
         assert consumer.run(lambda _record: None, guarantee="at_least_once", stop_when_idle_s=0.5) == RECORDS
 
 
+def test_the_command_waits_for_a_dead_members_partitions(config: dict[str, Any], topic: str) -> None:
+    """`penstock consume --group G -e` exits at the end of its partitions, not for lack of them."""
+    member = subprocess.Popen([sys.executable, "-c", DYING, json.dumps(config), topic], stdout=subprocess.PIPE)
+    assert member.stdout is not None
+    assert member.stdout.readline() == b"handling\n"
+    os.kill(member.pid, signal.SIGKILL)
+    member.wait()
+    member.stdout.close()
+    options = [f"{name}={value}" for name, value in config.items() if name.startswith(("group.p", "partition."))]
+    command = [sys.executable, "-m", "penstock.cli.main", "consume", topic, "--group", config["group.id"], "-e"]
+    command += ["--from-beginning", "-b", config["bootstrap.servers"]]
+    command += [word for option in options for word in ("-X", option)]
+    finished = subprocess.run(command, capture_output=True, timeout=60, check=True)
+    assert finished.stdout.count(b"\n") == RECORDS
+
+
 def test_a_topic_that_does_not_exist_is_not_an_empty_one(broker: RunningBroker, topic: str) -> None:
     config = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "typo", "allow.auto.create.topics": False}
     with Consumer(config) as consumer:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from penstock.cli import group
 from penstock.cli.command_error import CommandError
 from penstock.cli.group_layout import as_csv, as_json, members_table, offsets_table, states_table, table
 from penstock.cli.main import main
@@ -193,3 +196,20 @@ def test_active_members_are_named_with_the_time_until_they_leave() -> None:
         members_text(crowd)
     )
     assert "(group.consumer.session.timeout.ms)" in members_text(crowd)
+
+
+def test_states_that_librdkafka_does_not_know_are_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        def group_states(self) -> dict[str, str]:
+            return {"g": "Reconciling", "h": "Stable"}
+
+    @contextmanager
+    def connected(_configuration: object) -> Iterator[Client]:
+        yield Client()
+
+    monkeypatch.setattr(group, "wire_connected", connected)
+    known = replace(GROUP, name="h")
+    assert group._with_kafkas_states([replace(GROUP, state="Unknown"), known], {}) == [
+        replace(GROUP, state="Reconciling"),
+        known,
+    ]

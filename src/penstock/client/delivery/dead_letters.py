@@ -25,7 +25,7 @@ from penstock.core.ids import TopicPartition
 if TYPE_CHECKING:
     from penstock.client.producer import Producer
 
-OnError = Literal["stop", "drop"] | Mapping[Literal["dead_letters"], str]
+OnError = Literal["stop", "drop"] | Mapping[str, str]
 """What happens to a record that cannot be processed, in the words of pipelines."""
 
 _EXPECTED: Final = "expected 'stop', 'drop' or {'dead_letters': TOPIC}"
