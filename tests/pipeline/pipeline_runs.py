@@ -48,12 +48,12 @@ class Pipelines:
         self.admin.create_topics([NewTopic(name, partitions, 1)])[name].result()
         return name
 
-    def send(self, topic: str, values: Iterable[Any], *, key: str | None = None) -> None:
-        """Texts as they are, everything else as JSON; in turn to the partitions."""
+    def send(self, topic: str, values: Iterable[Any], *, key: str | bytes | None = None) -> None:
+        """Texts and bytes as they are, everything else as JSON; in turn to the partitions."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers})
         partitions = len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
         for number, value in enumerate(values):
-            text = value if isinstance(value, str) or value is None else json.dumps(value)
+            text = value if isinstance(value, str | bytes) or value is None else json.dumps(value)
             producer.produce(topic, value=text, key=key, partition=number % partitions)
         producer.flush()
 
@@ -170,4 +170,4 @@ def of_kind(events: Iterable[Event], kind: str) -> list[Event]:
 
 
 def _text(value: bytes | str | None) -> str | None:
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

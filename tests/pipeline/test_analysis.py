@@ -192,7 +192,43 @@ def test_without_a_schema_sql_is_parsed_and_a_note_says_so(spark: SparkSession) 
 
 def test_keys_that_are_remembered_for_ever_are_worth_a_note(spark: SparkSession) -> None:
     [note] = check(spark, pipeline(source=", dedupe: [id]")).notes
-    assert str(note) == "p.yaml:2: source.dedupe: without a watermark, every key is remembered for ever"
+    assert str(note) == (
+        "p.yaml:2: source.dedupe: without a watermark, every key is remembered for ever: give the source a timestamp"
+        " and a watermark"
+    )
+
+
+@pytest.mark.parametrize(
+    ("transform", "timed", "said"),
+    [
+        ("SELECT a.id FROM a JOIN b ON a.id = b.id", False, "the join keeps every row of both streams"),
+        # A watermark alone does not bound it: nothing says how far apart the two rows may be.
+        ("SELECT a.id FROM a JOIN b ON a.id = b.id", True, "the join keeps every row of both streams"),
+        ("SELECT a.id FROM a JOIN b ON a.id = b.id AND b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR", True, None),
+        ("SELECT a.id FROM a JOIN c ON a.id = c.id", False, None),
+        ("SELECT window(at, '1 hour') AS hour, count(*) AS n FROM a GROUP BY 1", False, "every window and every time"),
+        ("SELECT window(at, '1 hour') AS hour, count(*) AS n FROM a GROUP BY 1", True, None),
+        ("SELECT id, count(*) AS n FROM a GROUP BY id", False, None),
+        ("SELECT DISTINCT id, at FROM a", False, "every window and every time"),
+    ],
+)
+def test_state_that_grows_for_ever_is_worth_a_note(
+    spark: SparkSession, transform: str, timed: bool, said: str | None
+) -> None:
+    keys = ", timestamp: at, watermark: 1 hour" if timed else ""
+    found = check(
+        spark,
+        "name: p\n"
+        "sources:\n"
+        f"  a: {{topic: a, schema: 'id INT, at TIMESTAMP'{keys}}}\n"
+        f"  b: {{topic: b, schema: 'id INT, at TIMESTAMP'{keys}}}\n"
+        "  c: {files: c, static: true, schema: 'id INT'}\n"
+        f"transform: {transform}\n"
+        "sink: {table: t, url: 'sqlite:///t.db', mode: append}\n"
+        f"{'' if 'JOIN' in transform else 'output_mode: update'}\n",
+    )
+    notes = [str(note) for note in found.notes]
+    assert (notes == []) if said is None else (len(notes) == 1 and said in notes[0]), notes
 
 
 FUNCTIONS = """

@@ -59,7 +59,7 @@ def test_revenue_goes_exactly_once_into_a_table_and_broken_rows_to_the_dead_lett
     nonsense = by_value["nonsense"]
     assert nonsense.key == "k"
     assert nonsense.headers == {
-        "penstock.reason": "the value does not parse as json of the declared columns",
+        "penstock.reason": "the value is not a JSON object: 'nonsense'",
         "penstock.stage": "parse",
         "penstock.topic": orders,
         "penstock.partition": "1",
@@ -88,8 +88,8 @@ def test_a_topic_sink_commits_rows_and_dead_letters_together(pipelines: Pipeline
     ]
     reasons = {found.value: found.headers["penstock.reason"] for found in pipelines.records(letters)}
     assert reasons == {
-        '{"id": 2, "customer": "bob", "amount": -5}': "breaks expect 'positive amount': amount > 0",
-        "[": "the value does not parse as json of the declared columns",
+        '{"id": 2, "customer": "bob", "amount": -5}': "breaks expect 'positive amount': amount > 0 (amount = '-5.0')",
+        "[": "the value is not a JSON object: '['",
     }
 
 

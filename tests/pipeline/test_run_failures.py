@@ -61,7 +61,7 @@ def test_a_bad_row_stops_the_pipeline_before_anything_of_its_batch_is_written(
         pipelines.once(copy(pipelines, source, sink, guarantee=guarantee))
     assert failed.value.exit_code == ExitCode.PIPELINE_FAILED
     assert str(failed.value).startswith(
-        f"{source} partition 1 offset 1: the value does not parse as json of the declared columns; nothing of its"
+        f"{source} partition 1 offset 1: the value is not a JSON object: 'nonsense'; nothing of its"
     )
     assert ids(pipelines, sink) == [1, 2]
     # The next start goes on where the last good commit was.

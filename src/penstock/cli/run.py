@@ -22,6 +22,7 @@ from penstock.cli.options import AsJson, BootstrapServer, examples
 from penstock.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from penstock.pipeline.api import Pipeline, ProgramRun
     from penstock.pipeline.declaration.spec_file import PipelineFile
     from penstock.pipeline.run_settings import Event, RunSettings
 
@@ -31,6 +32,7 @@ EPILOG: Final = (
         "penstock run --once revenue.yaml                all available records, then exit",
         "penstock run --json revenue.yaml                events as JSON lines",
         "penstock run --detach revenue.yaml              in the engine of `penstock up`, which keeps it running",
+        "penstock run --preview 20 revenue.yaml          the first rows of the result; nothing is written",
         "penstock run --master spark://host:7077 --checkpoint hdfs:///cp/revenue revenue.yaml",
     )
     + "\n\n\b\nExit codes: 0 stopped as asked, 2 wrong usage, 3 broker unreachable, 4 no such topic,\n"
@@ -55,6 +57,12 @@ def run(
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Hand it to the engine of `penstock up`, which keeps it running.")
     ] = False,
+    preview: Annotated[
+        int | None,
+        typer.Option(
+            "--preview", metavar="N", min=1, help="Show the first N rows of the result and exit; writes nothing."
+        ),
+    ] = None,
     bootstrap_server: BootstrapServer = None,
     exit_with_stdin: Annotated[bool, typer.Option("--exit-with-stdin", hidden=True)] = False,
     as_json: AsJson = False,
@@ -64,15 +72,15 @@ def run(
         from penstock.cli.broker import stop_with_stdin
 
         stop_with_stdin()
-    if detach and (once or master is not None or file.suffix == ".py"):
-        raise usage_error("--detach is for pipeline files that run until they are stopped: no --once, --master or .py")
+    if detach and (once or preview is not None or master is not None or file.suffix == ".py"):
+        raise usage_error("--detach is for pipeline files that run until stopped: no --once, --preview, --master, .py")
     if master is not None:
         _check_master_url(master)
     try:
         if detach:
             _run_detached(file, checkpoint, bootstrap_server, as_json)
         else:
-            _run(file, once, master, checkpoint, bootstrap_server, as_json)
+            _run(file, once, master, checkpoint, bootstrap_server, as_json, preview)
     except ModuleNotFoundError as missing:
         if missing.name in _EXTRAS:
             raise CommandError(_REQUIREMENT, ExitCode.MISSING_REQUIREMENT) from missing
@@ -89,7 +97,13 @@ def _check_master_url(master: str) -> None:
 
 
 def _run(
-    file: Path, once: bool, master: str | None, checkpoint: str | None, bootstrap_server: str | None, as_json: bool
+    file: Path,
+    once: bool,
+    master: str | None,
+    checkpoint: str | None,
+    bootstrap_server: str | None,
+    as_json: bool,
+    preview: int | None,
 ) -> None:
     from penstock.pipeline.declaration.spec_errors import InvalidPipeline
     from penstock.pipeline.failure import PipelineFailed
@@ -100,8 +114,10 @@ def _run(
             bootstrap_servers=bootstrap_server, checkpoint=checkpoint, master=master, once=once, report=report
         )
         try:
-            if file.suffix == ".py":
-                _run_program(file, settings)
+            if preview is not None:
+                _preview(file, settings, preview, as_json)
+            elif file.suffix == ".py":
+                _run_program(file, settings, _run_in_this_process(settings))
             else:
                 _run_file(file, settings)
         except InvalidPipeline as invalid:
@@ -226,15 +242,49 @@ def _detach(pipeline: PipelineFile, settings: RunSettings, as_json: bool) -> Non
         raise typer.Exit(status["exit_code"] or ExitCode.FAILURE)
 
 
-def _run_program(file: Path, settings: RunSettings) -> None:
-    from penstock.pipeline.api import Pipeline, ProgramRun, hosting
-    from penstock.pipeline.declaration.spec import PipelineHead
-    from penstock.pipeline.program import EarlySession, ProgramFailed, run_program
+def _preview(file: Path, settings: RunSettings, rows: int, as_json: bool) -> None:
+    """In a Spark of its own: sources are read, and nothing is written."""
+    from dataclasses import replace
 
+    from penstock.pipeline.api import PipelinePlan
+    from penstock.pipeline.declaration.spec_file import load_pipeline
+    from penstock.pipeline.failure import PipelineFailed
+    from penstock.pipeline.preview import Preview, PreviewRun, print_preview
+    from penstock.pipeline.run_settings import ignore
+
+    def shown(found: Preview) -> None:
+        print_preview(found, sys.stdout, as_json=as_json)
+
+    quiet = replace(settings, report=ignore) if as_json else settings
+    if file.suffix == ".py":
+
+        def open_run(pipeline: Pipeline) -> ProgramRun:
+            return PreviewRun(pipeline.head, quiet, rows, shown)
+
+        _run_program(file, quiet, open_run)
+        return
+    pipeline = load_pipeline(file)
+    try:
+        started = PreviewRun(pipeline.spec, quiet, rows, shown)
+        started.check_topics(pipeline.spec)
+        started.execute(PipelinePlan(pipeline.spec, pipeline.directory), pipeline.origin)
+    except PipelineFailed as failure:
+        raise CommandError(pipeline.origin.placed(str(failure)), failure.exit_code) from failure
+
+
+def _run_in_this_process(settings: RunSettings) -> Callable[[Pipeline], ProgramRun]:
     def open_run(pipeline: Pipeline) -> ProgramRun:
         from penstock.pipeline.run import PipelineRun
 
         return PipelineRun(pipeline.head, settings)
+
+    return open_run
+
+
+def _run_program(file: Path, settings: RunSettings, open_run: Callable[[Pipeline], ProgramRun]) -> None:
+    from penstock.pipeline.api import hosting
+    from penstock.pipeline.declaration.spec import PipelineHead
+    from penstock.pipeline.program import EarlySession, ProgramFailed, run_program
 
     def start_session(wanted: EarlySession) -> None:
         from penstock.pipeline.spark_launch import start_spark

@@ -1,8 +1,9 @@
 """The headers of a dead letter: what every record of a dead-letter topic says of itself.
 
-Pipelines write dead letters; any Kafka client reads them. A dead letter has the key and
-the value of the record that could not be processed, its headers, and these. Owns their names and their meaning; it must
-not know how a letter is written.
+Pipelines and `Consumer.run` both write dead letters, `penstock dead-letters` reads them. A dead letter has the key and
+the value of the record that could not be processed, its headers where they are known, and these.
+
+Owns their names and their meaning. It must not know how a letter is written.
 """
 
 from __future__ import annotations

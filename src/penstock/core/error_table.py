@@ -45,6 +45,8 @@ UNEXPECTED: Final = "PENSTOCK_UNEXPECTED"
 BAD_ROW: Final = "PENSTOCK_BAD_ROW"
 CLUSTER_UNAVAILABLE: Final = "PENSTOCK_CLUSTER_UNAVAILABLE"
 ALREADY_RUNNING: Final = "PENSTOCK_ALREADY_RUNNING"
+EXPRESSION_FAILED: Final = "PENSTOCK_EXPRESSION_FAILED"
+FUNCTION_FAILED: Final = "PENSTOCK_FUNCTION_FAILED"
 
 _PIPELINES: Final = (
     ErrorEntry(
@@ -109,9 +111,19 @@ _PIPELINES: Final = (
         Retry.IF_CHECKPOINT_OWNED,
     ),
     ErrorEntry(
-        "PENSTOCK_EXPRESSION_FAILED",
-        "An expression of the SQL fails for a row: a cast, a division by zero, an overflow. The same row fails again.",
-        "Correct the row, or use an expression that tolerates it, such as `try_cast`.",
+        EXPRESSION_FAILED,
+        "An expression of the transform fails for a row: a cast, a division by zero, an overflow. The message names the"
+        " row's topic, partition and offset where the expression uses the columns of one source.",
+        "Correct the row, use an expression that tolerates it, such as `try_cast`, or set `on_error` to `drop` or"
+        " `{dead_letters: TOPIC}`. The micro-batch was not written.",
+        hint="; nothing of its micro-batch was written: use an expression that tolerates it, such as try_cast, or set"
+        " on_error to drop or {dead_letters: TOPIC}",
+    ),
+    ErrorEntry(
+        FUNCTION_FAILED,
+        "A Python function of yours that Spark calls for rows (a UDF) raised an exception. The message names file, line"
+        " and function.",
+        "Correct the function; the pipeline resumes from its last commit.",
     ),
     ErrorEntry(
         BAD_ROW,
@@ -127,7 +139,7 @@ _PIPELINES: Final = (
     ),
     ErrorEntry(
         UNEXPECTED,
-        "A failure that Penstock does not know: an exception of a function of yours, or an error of Spark.",
+        "A failure that Penstock does not know: an exception of a sink's function, or an error of Spark.",
         "Act on the message. An exception of a function of yours is shown with its type.",
         retry=Retry.A_FEW_TIMES,
     ),
@@ -158,6 +170,12 @@ _SOURCES: Final = (
         " Raise `retention.ms` if pipelines stop for longer than the topic keeps records.",
         ExitCode.SOURCE_LOST,
         hint="; to start over with the records that are left, name another directory with --checkpoint",
+    ),
+    ErrorEntry(
+        "PENSTOCK_FILE_UNREADABLE",
+        "A file of the source cannot be read: it is not of the declared format, damaged, or may not be read.",
+        "Repair or remove the file that the message names; the pipeline resumes from its last commit.",
+        retry=Retry.A_FEW_TIMES,
     ),
     ErrorEntry(
         "PENSTOCK_SOURCE_LOST",

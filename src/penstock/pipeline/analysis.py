@@ -8,13 +8,13 @@ source's columns are not declared, validate can only parse the SQL; a note says 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.pipeline.declaration.function_reference import FunctionMissing
-from penstock.pipeline.declaration.spec import PipelineSpec
+from penstock.pipeline.declaration.spec import SOLE_SOURCE, PipelineSpec
 from penstock.pipeline.declaration.spec_errors import Origin, Problem, key_text
 from penstock.pipeline.declaration.transform_spec import PythonStep, SqlStep
 from penstock.pipeline.declaration.verdicts import KeyPath
@@ -22,7 +22,7 @@ from penstock.pipeline.rows.event_time import with_event_time
 from penstock.pipeline.rows.output_mode import output_mode
 from penstock.pipeline.rows.transform_chain import NotADataFrame, apply_step
 from penstock.pipeline.sources.source import Source
-from penstock.pipeline.spark.internals import is_query
+from penstock.pipeline.spark.internals import is_query, unbounded_state
 from penstock.pipeline.spark.messages import explain_sql, first_sentence, no_such, quiet_pyspark
 
 if TYPE_CHECKING:
@@ -31,6 +31,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.pipeline.api import PipelinePlan
+
+
+_UNBOUNDED: Final = {
+    "join": "without watermarks, the join keeps every row of both streams in its state for ever: give both sources a"
+    " timestamp and a watermark, and bound the join by time: ... AND b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR",
+    "aggregation": "without a watermark, every window and every time is kept in the state for ever: give the source a"
+    " timestamp and a watermark, and group by a window of that timestamp",
+    "deduplication": "without a watermark, every key is remembered for ever: give the source a timestamp and a"
+    " watermark",
+}
 
 
 class TextOrigin(Origin, Protocol):
@@ -65,9 +75,17 @@ ReadSource = Callable[[str, Source], "DataFrame"]
 """Called with a source and its name in SQL. Raises Spark's AnalysisException for mistakes in its settings."""
 
 
-def analyse(spec: PipelineSpec, spark: SparkSession, origin: TextOrigin, directory: Path, read: ReadSource) -> Findings:
-    """For a run: over the DataFrames that `read` returns, in the run's own session."""
-    return _Check(spec, spark, origin, directory, read=read).declared()
+def analyse(
+    spec: PipelineSpec,
+    spark: SparkSession,
+    origin: TextOrigin,
+    directory: Path,
+    read: ReadSource,
+    *,
+    checks_sinks: bool = True,
+) -> Findings:
+    """For a run: over the DataFrames that `read` returns, in the run's own session. A preview writes to no sink."""
+    return _Check(spec, spark, origin, directory, read=read).declared(checks_sinks=checks_sinks)
 
 
 def check_with_spark(spec: PipelineSpec, spark: SparkSession, origin: TextOrigin, directory: Path) -> Findings:
@@ -92,6 +110,17 @@ def empty_rows(spark: SparkSession, source: Source, columns: str) -> DataFrame:
     return with_event_time(frame, source)
 
 
+def state_notes(spec: PipelineSpec, result: DataFrame) -> Iterator[tuple[KeyPath, str]]:
+    """What is to be said of state that grows for ever, and the keys that it is about."""
+    for kind in dict.fromkeys(unbounded_state(result)):
+        path: KeyPath = ("transform",)
+        if kind == "deduplication":
+            unbounded = [name for name, source in spec.all_sources.items() if source.event_time.dedupe]
+            if unbounded:
+                path = ("source", "dedupe") if unbounded[0] == SOLE_SOURCE else ("sources", unbounded[0], "dedupe")
+        yield path, _UNBOUNDED[kind]
+
+
 class _Check:
     def __init__(
         self,
@@ -110,7 +139,7 @@ class _Check:
         self._read = read
         self._found = Findings()
 
-    def declared(self) -> Findings:
+    def declared(self, *, checks_sinks: bool = True) -> Findings:
         with quiet_pyspark():
             frames = self._sources()
             if frames is None:
@@ -118,8 +147,12 @@ class _Check:
             else:
                 complete = self._steps(frames)
                 for branch in self.spec.branches if complete else ():
-                    self._sink(branch, frames[branch.rows_name])
-            self._sink_settings()
+                    if checks_sinks:
+                        self._sink(branch, frames[branch.rows_name])
+                    else:
+                        self._found.results[branch.sink_name] = (frames[branch.rows_name], "append")
+            if checks_sinks:
+                self._sink_settings()
         self._found.problems.sort(key=lambda problem: (problem.line, problem.column))
         return self._found
 
@@ -195,10 +228,6 @@ class _Check:
             return None
         if not self._has_event_time(at, source, schema):
             return None
-        time = source.event_time
-        if time.dedupe and not time.watermark and not source.is_static:
-            note = "without a watermark, every key is remembered for ever"
-            self._found.notes.append(self._origin.problem((*at, "dedupe"), note))
         frame = empty_rows(self._spark, source, columns)
         where: KeyPath = ("expect",) if self.spec.expect else (*at, "expect")
         for rule, condition in source.expectations.items():
@@ -283,6 +312,10 @@ class _Check:
             at: KeyPath = ("transform",) if branch.sink.rows_from is None else (*branch.sink_path, "from")
             self.problem(at, "the result has nothing of a source that goes on arriving")
             return
+        for path, note in state_notes(branch, result):
+            problem = self._origin.problem(path, note)
+            if problem not in self._found.notes:
+                self._found.notes.append(problem)
         branch.sink.writer().check_result(_BranchCheck(self, branch), result)
         try:
             self._found.results[branch.sink_name] = (result, output_mode(branch, result))

@@ -14,12 +14,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.core.error_table import BAD_ROW, CONDITION_BY_EXIT_CODE, ERRORS, UNEXPECTED, ErrorEntry, Retry
+from penstock.core.error_table import (
+    BAD_ROW,
+    CONDITION_BY_EXIT_CODE,
+    ERRORS,
+    EXPRESSION_FAILED,
+    FUNCTION_FAILED,
+    UNEXPECTED,
+    ErrorEntry,
+    Retry,
+)
 from penstock.core.errors import PenstockError, find_error
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.spark.conditions import spark_failure
 from penstock.pipeline.spark.internals import java_messages
 from penstock.pipeline.spark.messages import first_sentence
+from penstock.pipeline.spark.python_tracebacks import function_failure
 
 _PYTHON_ERROR: Final = re.compile(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception|\w)): (.+)$", re.MULTILINE)
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
@@ -87,6 +97,9 @@ def classify_text(text: str) -> Classification:
     spark = spark_failure(text)
     if spark is not None:
         return Classification.of(spark.line.format(message=_innermost_message(text)), ERRORS[spark.condition])
+    function = function_failure(text)
+    if function is not None:
+        return Classification.of(function, ERRORS[FUNCTION_FAILED])
     return Classification.of(_innermost_message(text), ERRORS[UNEXPECTED])
 
 
@@ -103,7 +116,7 @@ def failure_text(failure: BaseException) -> str:
 def _of_ours(error: PenstockError) -> Classification:
     entry = error.entry
     line = " ".join(error.summary.split())
-    if entry.condition == BAD_ROW:
+    if entry.condition in (BAD_ROW, EXPRESSION_FAILED):
         line = f"{_position(error.fields)}: {line}"
     elif "key" in error.fields:
         line = f"{error.fields['key']}: {line}"

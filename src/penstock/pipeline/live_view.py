@@ -67,6 +67,8 @@ class LiveView:
         kind = event["event"]
         if kind == "rows":
             self._show_rows(event)
+        elif kind == "warning":
+            self._warn(f"{event['pipeline']}: {event['message']}")
         elif kind == "stopped":
             self.close()
             self._say(f"{event['pipeline']}: {told(event)}")
@@ -89,6 +91,13 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+    def _warn(self, text: str) -> None:
+        """Above the live view, where it stays."""
+        if self._live is not None:
+            self._live.console.print(f"penstock: warning: {text}", markup=False, highlight=False)
+        else:
+            self._say(f"warning: {text}")
 
     def _say(self, text: str) -> None:
         if not self._quiet:

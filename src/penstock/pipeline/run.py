@@ -27,13 +27,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.core.error_table import EXPRESSION_FAILED
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.analysis import KeyOrigin, TextOrigin, analyse
+from penstock.pipeline.analysis import KeyOrigin, TextOrigin, analyse, state_notes
 from penstock.pipeline.brokers import Brokers
 from penstock.pipeline.checkpoint import SINKS_DIRECTORY, Checkpoint
 from penstock.pipeline.declaration.redaction import redacted
-from penstock.pipeline.declaration.spec import PipelineHead, PipelineSpec
-from penstock.pipeline.declaration.spec_errors import InvalidPipeline
+from penstock.pipeline.declaration.spec import EveryInterval, PipelineHead, PipelineSpec
+from penstock.pipeline.declaration.spec_errors import InvalidPipeline, key_text
+from penstock.pipeline.declaration.spec_values import duration_ms
 from penstock.pipeline.failure import PipelineFailed, classify
 from penstock.pipeline.group_mirror import GroupMirror
 from penstock.pipeline.progress import BatchProgress, Tally
@@ -43,6 +45,7 @@ from penstock.pipeline.rows.bad_rows import OnBadRow
 from penstock.pipeline.rows.dead_letters import joined, letter_rows
 from penstock.pipeline.rows.one_pass import in_one_pass
 from penstock.pipeline.rows.output_mode import output_mode
+from penstock.pipeline.rows.transform_guard import TransformGuard, guard_of
 from penstock.pipeline.run_settings import Event, RunSettings, ignore, stopping_on_signals
 from penstock.pipeline.sinks.dead_letter_writer import DeadLetterWriter
 from penstock.pipeline.sinks.sink_writer import SinkStart, SinkWriter
@@ -51,6 +54,7 @@ from penstock.pipeline.sources.source import Source
 from penstock.pipeline.sources.source_reader import SourceRead, SourceRows
 from penstock.pipeline.spark import internals
 from penstock.pipeline.spark.messages import explain_sql, quiet_pyspark, silence_py4j
+from penstock.pipeline.spark.row_expressions import with_source_replaced
 from penstock.pipeline.spark_launch import conf_of, start_spark
 from penstock.pipeline.start_checks import check_topic_ids, check_topics, keep_topic_ids, source_key
 from penstock.pipeline.supervisor import Supervisor
@@ -78,13 +82,18 @@ class _Result:
 class PipelineRun:
     """Made for each run. A program reads its sources before the rest of the pipeline is known: `head` is enough."""
 
-    def __init__(self, head: PipelineHead, settings: RunSettings | None = None) -> None:
+    def __init__(
+        self, head: PipelineHead, settings: RunSettings | None = None, *, preview_rows: int | None = None
+    ) -> None:
         self.id = uuid.uuid4().hex  # of one execution
         self.head = head
         self._view = _view_of_a_program() if settings is None else None
         self.settings = settings or RunSettings(report=self._view or ignore)
         self.brokers = Brokers(head, self.settings.bootstrap_servers, self.settings.directory)
+        self._preview_rows = preview_rows  # reads so many records as a table, where a stream would be read
         self._reads: dict[str, SourceRows] = {}
+        self._transformed: list[DataFrame] = []  # what the transform makes of the good rows
+        self._guards: dict[str, TransformGuard] = {}
         self._topic_ids: dict[str, str] = {}
 
     @cached_property
@@ -131,9 +140,21 @@ class PipelineRun:
             if source.fails_on_data_loss:
                 check_topic_ids(self.checkpoint, name, topic_ids)
                 self._topic_ids |= topic_ids
-        on_bad_row: OnBadRow = "dead_letters" if not isinstance(self.head.on_error, str) else self.head.on_error
+        on_bad_row: OnBadRow = "dead_letters"
+        if isinstance(self.head.on_error, str) and self._preview_rows is None:
+            on_bad_row = self.head.on_error
+        trigger = self.head.trigger
         rows = source.reader().rows(
-            SourceRead(spark=self.spark, name=name, checkpoint=self.checkpoint, on_bad_row=on_bad_row, kafka=kafka)
+            SourceRead(
+                spark=self.spark,
+                name=name,
+                checkpoint=self.checkpoint,
+                on_bad_row=on_bad_row,
+                kafka=kafka,
+                interval_ms=duration_ms(trigger.interval) if isinstance(trigger, EveryInterval) else 0,
+                guard=self._guards.get(name),
+                preview_rows=self._preview_rows,
+            )
         )
         self._reads[name] = rows
         return rows.good
@@ -167,8 +188,48 @@ class PipelineRun:
             request.end_unfinished()
 
     def _execute(self, plan: PipelinePlan, origin: TextOrigin | None, settings: RunSettings) -> None:
-        begun = time.monotonic()
+        """A pipeline whose transform fails for a row runs again from its checkpoint, with guards that find the row."""
         spec = plan.spec.located(settings.directory)
+        tallies: dict[str, Tally] = {}
+        try:
+            self._run_queries(plan, spec, origin, settings, tallies)
+        except PipelineFailed as failure:
+            self._guards = self._guards_after(failure)
+            if not self._guards:
+                raise
+            settings.report(
+                {
+                    "event": "restarting",
+                    "pipeline": spec.name,
+                    "reason": f"{failure}; the micro-batch runs again to find the row",
+                    "condition": failure.entry.condition,
+                    "in_seconds": 0,
+                }
+            )
+            self._run_queries(plan, spec, origin, settings, tallies)
+
+    def _guards_after(self, failure: PipelineFailed) -> dict[str, TransformGuard]:
+        """By source; none if they would not help."""
+        if failure.entry.condition != EXPRESSION_FAILED or self._guards:
+            return {}
+        if self.head.guarantee == "at_most_once" and self.head.on_error == "stop":
+            return {}  # the batch would not run again, and nothing would stop
+        return self._found_guards()
+
+    def _found_guards(self) -> dict[str, TransformGuard]:
+        found = {name: guard_of(self._transformed, read.good) for name, read in self._reads.items()}
+        return {name: guard for name, guard in found.items() if guard is not None}
+
+    def _run_queries(
+        self,
+        plan: PipelinePlan,
+        spec: PipelineSpec,
+        origin: TextOrigin | None,
+        settings: RunSettings,
+        tallies: dict[str, Tally],
+    ) -> None:
+        """`tallies` are those of the queries, which an earlier attempt may have begun."""
+        begun = time.monotonic()
         self.checkpoint.check(spec.name, spec.all_sources, spec.declared_sink)
         self.checkpoint.check_layout(has_several_sinks=spec.sinks is not None)
         self.checkpoint.check_sink_names(spec.sinks or {})
@@ -179,13 +240,13 @@ class PipelineRun:
         with contextlib.ExitStack() as resources:
             stop_queries = threading.Event() if spec.sinks is not None else settings.stop
             watches = self.brokers.watches(spec)
-            supervisors = {
+            supervisors = {}
+            for number, result in enumerate(results):
+                name = result.spec.progress_name
+                tally = tallies.setdefault(name, Tally())
                 # One of the queries tells what is away: all of them read from the same brokers.
-                result.spec.progress_name: self._supervisor(
-                    plan, result, settings, stop_queries, resources, () if number else watches
-                )
-                for number, result in enumerate(results)
-            }
+                watched = () if number else watches
+                supervisors[name] = self._supervisor(plan, result, settings, stop_queries, resources, watched, tally)
             keep_topic_ids(self.checkpoint, self._topic_ids)
             self.checkpoint.take_over(self.id)
             settings.report(
@@ -202,7 +263,7 @@ class PipelineRun:
             else:
                 runs = {result.spec.progress_name: self._in_a_thread(result.spec, supervisors) for result in results}
                 run_together(runs, settings.stop, stop_queries)
-        settings.report(_stopped(spec, {r.spec.sink_name: supervisors[r.spec.progress_name].tally for r in results}))
+        settings.report(_stopped(spec, {r.spec.sink_name: tallies[r.spec.progress_name] for r in results}))
 
     def _supervisor(
         self,
@@ -212,6 +273,7 @@ class PipelineRun:
         stop: threading.Event,
         resources: contextlib.ExitStack,
         watches: Sequence[BrokerWatch],
+        tally: Tally,
     ) -> Supervisor:
         """Claims the query's checkpoint and prepares its sink."""
         spec = result.spec
@@ -253,6 +315,7 @@ class PipelineRun:
             passes=result.passes,
             owns_checkpoint=lambda: self.checkpoint.is_owned_by(self.id),
             brokers=watches,
+            tally=tally,
         )
 
     def _in_a_thread(self, spec: PipelineSpec, supervisors: Mapping[str, Supervisor]) -> Callable[[], None]:
@@ -273,7 +336,11 @@ class PipelineRun:
         return Checkpoint(self.spark, f"{self.checkpoint.location.rstrip('/')}/{SINKS_DIRECTORY}/{spec.sink_name}")
 
     def _results(self, plan: PipelinePlan, spec: PipelineSpec, origin: TextOrigin | None) -> list[_Result]:
-        found = self._analysed(plan, spec, origin) if not plan.results else self._given(plan, spec)
+        found = self._transform(plan, spec, origin)
+        for result in found if not self._guards else ():
+            for path, note in state_notes(result.spec, result.rows):
+                message = result.spec.in_sink(f"{key_text(path)}: {note}")
+                self.settings.report({"event": "warning", "pipeline": spec.name, "message": message})
         bad = [read.bad for read in self._reads.values() if read.bad is not None]
         if not bad:
             return found
@@ -291,14 +358,32 @@ class PipelineRun:
                 return [replace(result, rows=carried)]
         return [replace(result, rows=joined(result.rows, bad), passes=2)]
 
+    def _transform(self, plan: PipelinePlan, spec: PipelineSpec, origin: TextOrigin | None) -> list[_Result]:
+        """What the transform makes of the good rows, for each sink."""
+        found = self._analysed(plan, spec, origin) if not plan.results else self._given(plan, spec)
+        self._transformed = [result.rows for result in found]
+        return found
+
     def _given(self, plan: PipelinePlan, spec: PipelineSpec) -> list[_Result]:
         """The DataFrames of a program."""
         found = []
+        given = self._over_guarded_sources(plan, spec)
         for branch in spec.branches:
-            rows = plan.results[branch.sink_name]
+            rows = given[branch.sink_name]
             with _refusals("sink", branch):
-                found.append(_Result(branch, rows, output_mode(branch, rows)))
+                mode = "append" if self._preview_rows is not None else output_mode(branch, rows)
+                found.append(_Result(branch, rows, mode))
         return found
+
+    def _over_guarded_sources(self, plan: PipelinePlan, spec: PipelineSpec) -> dict[str | None, DataFrame]:
+        """The DataFrames of a program, which it has made of sources without guards."""
+        results = dict(plan.results)
+        for name in self._guards:
+            before = self._reads[name].good
+            with _refusals(source_key(name)):
+                after = self._read(name, spec.all_sources[name])
+            results = {sink: with_source_replaced(rows, before, after) for sink, rows in results.items()}
+        return results
 
     def _analysed(self, plan: PipelinePlan, spec: PipelineSpec, origin: TextOrigin | None) -> list[_Result]:
         """The results of a declared pipeline."""
@@ -307,7 +392,8 @@ class PipelineRun:
             with _refusals(source_key(name), sql=False):
                 return self._read(name, source)
 
-        found = analyse(spec, self.spark, origin or KeyOrigin(), plan.directory, read)
+        is_preview = self._preview_rows is not None
+        found = analyse(spec, self.spark, origin or KeyOrigin(), plan.directory, read, checks_sinks=not is_preview)
         if found.problems:
             if origin is None:
                 raise PipelineFailed(str(found.problems[0]), ExitCode.INVALID_SQL)

@@ -59,6 +59,7 @@ class Supervisor:
         owns_checkpoint: Callable[[], bool] = lambda: True,
         owner_check_s: float = _OWNER_CHECK_S,
         brokers: Sequence[BrokerWatch] = (),
+        tally: Tally | None = None,
     ) -> None:
         self._name = name
         self._start = start
@@ -72,7 +73,7 @@ class Supervisor:
         self._fruitless = 0
         self._metrics = _PipelineMetrics(settings.metrics, name)
         self._activity = Activity(self._report, brokers, ends_when_idle=settings.once or ends_by_itself)
-        self.tally = Tally()
+        self.tally = Tally() if tally is None else tally
 
     def run(self) -> None:
         """Returns when the query has ended by itself or was asked to. Raises PipelineFailed when it cannot go on."""

@@ -50,7 +50,7 @@ COUNT: Final = 60
 class Scenario:
     """One pipeline from a topic to the sink under test, run as often as a test wants."""
 
-    def __init__(self, sink: SinkAdapter, guarantee: Guarantee) -> None:
+    def __init__(self, sink: SinkAdapter, guarantee: Guarantee, transform: str = "SELECT * FROM source") -> None:
         self.sink = sink
         self.guarantee = guarantee
         self.pipelines = sink.pipelines
@@ -63,6 +63,7 @@ class Scenario:
                 "name": self.pipelines.name("copied"),
                 "guarantee": guarantee,
                 "source": {"topic": self.source, "schema": "id BIGINT, word STRING"},
+                "transform": transform,
                 "sink": sink.declaration(guarantee),
                 "on_error": {"dead_letters": self.letters},
             }
@@ -94,17 +95,17 @@ class Scenario:
         return Counter(found.value for found in self.pipelines.records(self.letters))
 
 
-NewScenario = Callable[[str, Guarantee], Scenario]
+NewScenario = Callable[..., Scenario]
 
 
 @pytest.fixture
 def new_scenario(
     spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path, urls: Callable[[str], str]
 ) -> NewScenario:
-    def create(name: str, guarantee: Guarantee) -> Scenario:
+    def create(name: str, guarantee: Guarantee, **more: str) -> Scenario:
         adapter, database = UNDER_TEST[name]
         pipelines = Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
-        return Scenario(adapter(pipelines, urls(database) if database else ""), guarantee)
+        return Scenario(adapter(pipelines, urls(database) if database else ""), guarantee, **more)
 
     return create
 
@@ -240,6 +241,41 @@ def test_a_crash_before_the_commit_does_what_the_guarantee_says(
         assert crashed.is_set()
     assert case.rows() == (Counter() if guarantee == "at_most_once" else sent)
     assert case.bad_rows() <= Counter(["bad 0"]), "no dead letter is repeated"
+
+
+@pytest.mark.parametrize(
+    ("name", "guarantee"),
+    [
+        pytest.param(
+            name, "exactly_once", id=name, marks=[] if name in ("topic", "table-sqlite") else [pytest.mark.slow]
+        )
+        for name, (adapter, _) in UNDER_TEST.items()
+        if "exactly_once" in kept_guarantees(adapter)
+    ],
+)
+def test_rows_that_fail_in_the_transform_are_dead_letters_once(
+    name: str, guarantee: Guarantee, new_scenario: NewScenario, crash_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch fails unguarded, then crashes before its commit, then commits, and then is replayed."""
+    transform = "SELECT id, IF(word = 'fails', CAST(CAST(word AS INT) AS STRING), word) AS word FROM source"
+    case = new_scenario(name, guarantee, transform=transform)
+    sent = case.send()
+    case.pipelines.send(case.source, [{"id": -1, "word": "fails"}])
+    step = case.sink.before_commit
+    if case.sink.steps_are_in_workers:
+        crash_points.arm(crash_directory, step)
+        case.run()
+        assert crash_points.was_hit(crash_directory, step)
+    else:
+        crashed = _crash_once(monkeypatch, step)
+        case.run()
+        assert crashed.is_set()
+    bad = Counter(["bad 0", '{"id": -1, "word": "fails"}'])
+    assert (case.rows(), case.bad_rows()) == (sent, bad)
+    remove_last_commit(case.checkpoint)
+    more = case.send()
+    case.run()
+    assert (case.rows(), case.bad_rows()) == (sent + more, bad + Counter([f"bad {COUNT}"]))
 
 
 def _crash_once(monkeypatch: pytest.MonkeyPatch, step: str) -> threading.Event:

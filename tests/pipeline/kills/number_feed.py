@@ -1,4 +1,5 @@
-"""Numbers into the source topic for as long as a soak runs, and one of ten that no pipeline can read.
+"""Numbers into the source topic for as long as a soak runs; of a hundred, ten that no pipeline can read, and one for
+which the transform fails.
 
 It lives across the kills of its broker. What counts as input is what the topic holds at the end, not what this sent.
 """
@@ -11,7 +12,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer
 
@@ -20,6 +21,9 @@ from tests.pipeline.topic_contents import contents
 PARTITIONS: Final = 4
 # With these lengths a batch that catches up is staged by tables, and one that follows the feed travels in messages.
 _WORD: Final = "number {number} " + "." * 400
+FAILS: Final = "fails"
+"""A word that is no word: the transform fails for it."""
+WORD: Final = f"CASE WHEN word = '{FAILS}' THEN CAST(CAST(word AS INT) AS STRING) ELSE word END AS word"
 _BURST_S: Final = 0.05
 _DELIVERY_S_MAX: Final = 300
 
@@ -80,6 +84,8 @@ class NumberFeed:
 def _value(number: int) -> bytes:
     if number % 10 == 3:
         return b"no number: %d" % number
+    if number % 100 == 7:
+        return json.dumps({"number": number, "word": FAILS}).encode()
     return json.dumps({"number": number, "word": _WORD.format(number=number)}).encode()
 
 
@@ -90,9 +96,9 @@ def input_of(servers: str, topic: str) -> Input:
 def _sorted_out(values: Iterable[bytes]) -> Input:
     found = Input(Counter(), Counter())
     for value in values:
-        if value.startswith(b"{"):
-            told = json.loads(value)
-            found.good[row_of(told["number"], told["word"])] += 1
-        else:
+        told: dict[str, Any] = json.loads(value) if value.startswith(b"{") else {"word": FAILS}
+        if told["word"] == FAILS:
             found.bad[value] += 1
+        else:
+            found.good[row_of(told["number"], told["word"])] += 1
     return found

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.pipeline.kills.fault_plan import Victim
-from tests.pipeline.kills.number_feed import Row, row_of
+from tests.pipeline.kills.number_feed import WORD, Row, row_of
 from tests.pipeline.table_job import rows_of
 from tests.pipeline.topic_contents import contents
 
@@ -39,7 +39,7 @@ class SinkUnderTest(ABC):
     """Who arrives at a step is a Python process of Spark's, and not the driver or its JVM."""
     steps_of_the_driver: ClassVar[tuple[str, ...]] = ()
     """Those of them at which the driver may arrive as well."""
-    transform: ClassVar[str] = "SELECT number, word FROM source"
+    transform: ClassVar[str] = f"SELECT number, {WORD} FROM source"
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class PostgresUnderTest(TableUnderTest):
         "table.before_database_commit",
         "table.after_database_commit",
     )
-    transform = "SELECT number, word, repeat('.', 20000) AS room FROM source"
+    transform = f"SELECT number, {WORD}, repeat('.', 20000) AS room FROM source"
     _has_written = False
 
     def look_before_a_kill(self) -> None:

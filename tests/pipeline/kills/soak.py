@@ -2,7 +2,8 @@
 
     python -m tests.pipeline.kills.soak --sink topic --kills 40 --seed 1
 
-A pipeline file runs as `penstock run` does, fed all along by numbers of which every tenth is a dead letter. Drivers,
+A pipeline file runs as `penstock run` does, fed all along by numbers of which every tenth is a dead letter, as is every
+hundredth for which the transform fails: each start begins unguarded and restarts its query when it meets one. Drivers,
 their JVMs, Python workers, the broker and the database's server are killed at named steps of a commit and at random
 moments; a process that does not come back by itself is started again. Then the pipeline drains, and sink and dead
 letters are compared with the source as multisets. The weaker guarantees run in the same harness, and have to show their

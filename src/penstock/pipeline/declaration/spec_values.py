@@ -22,6 +22,14 @@ _SINK_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _SQL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _DURATION: Final = re.compile(r"\d+ (millisecond|second|minute|hour|day|week)s?")
+_UNITS_MS: Final = {
+    "millisecond": 1,
+    "second": 1_000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
 _COMMENTS_AND_SPACE: Final = re.compile(r"(\s|--[^\n]*(\n|$)|/\*.*?\*/|\()*", re.DOTALL)
 _QUERY: Final = re.compile(r"(select|with|from|values|table)\b", re.IGNORECASE)
 
@@ -78,6 +86,12 @@ def _duration(value: str) -> str:
     if not _DURATION.fullmatch(value) or value.startswith("0 "):
         raise ValueError(f"{value!r} is not a duration such as '10 seconds', '5 minutes' or '1 hour'")
     return value
+
+
+def duration_ms(value: str) -> int:
+    """Of a `Duration`."""
+    number, _, unit = value.partition(" ")
+    return int(number) * _UNITS_MS[unit.removesuffix("s")]
 
 
 def _function(value: str) -> str:

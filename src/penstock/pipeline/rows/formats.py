@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 CORRUPT: Final = "__corrupt"
 PARSED_FORMATS: Final = ("json", "csv")
 """Formats whose values may turn out not to be what they should."""
+TINYINT_RANGE: Final = (-128, 127)
+DECODED_FORMATS: Final = (*PARSED_FORMATS, "text")
+"""Formats whose bytes have to be UTF-8."""
 
 
 def reader_options(format_options: Mapping[str, Any]) -> dict[str, str]:
@@ -32,6 +35,33 @@ def with_corrupt(schema: StructType) -> StructType:
     return StructType([*schema.fields, StructField(CORRUPT, StringType())])
 
 
+def widened(schema: StructType, format_name: str) -> StructType:
+    """The columns as they are parsed: Spark's JSON parser takes 200 for a TINYINT, and makes -56 of it."""
+    from pyspark.sql.types import ByteType, ShortType, StructField, StructType
+
+    if format_name != "json":
+        return schema
+    return StructType(
+        [
+            StructField(field.name, ShortType() if isinstance(field.dataType, ByteType) else field.dataType)
+            for field in schema.fields
+        ]
+    )
+
+
+def fields_of(row: Column, schema: StructType) -> dict[str, Column]:
+    """The columns of a row that was parsed as `widened` has them, in their own types; NULL for what does not fit."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ByteType
+
+    return {
+        field.name: f.when(row[field.name].between(*TINYINT_RANGE), row[field.name]).cast("tinyint")
+        if isinstance(field.dataType, ByteType)
+        else row[field.name]
+        for field in schema.fields
+    }
+
+
 def declared_columns(columns: str) -> StructType:
     """Columns as in CREATE TABLE."""
     from pyspark.sql.types import StructType
@@ -42,12 +72,12 @@ def declared_columns(columns: str) -> StructType:
 
 
 def parsed(value: Column, format_name: str, schema: StructType, format_options: Mapping[str, Any]) -> Column:
-    """A struct of the schema's columns and CORRUPT, out of a text column."""
+    """A struct of the schema's columns, as `widened` has them, and CORRUPT, out of a text column."""
     from pyspark.sql import functions as f
 
     options = reader_options(format_options)
     if format_name == "json":
-        return f.from_json(value, with_corrupt(schema), options)
+        return f.from_json(value, with_corrupt(widened(schema, format_name)), options)
     return f.from_csv(value, with_corrupt(schema).toDDL(), options)
 
 

@@ -16,7 +16,8 @@ from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.rows.bad_rows import REASON, dead_letter, quoted, without_bad
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER
 from penstock.pipeline.rows.event_time import with_event_time
-from penstock.pipeline.rows.formats import PARSED_FORMATS, declared_columns
+from penstock.pipeline.rows.formats import DECODED_FORMATS, declared_columns
+from penstock.pipeline.rows.parse_reasons import Origin, ParsedColumns
 from penstock.pipeline.sources.source import StreamSource
 from penstock.pipeline.sources.source_reader import SourceRead, SourceReader, SourceRows
 
@@ -42,7 +43,7 @@ class ParsedSourceReader(SourceReader):
         source = self._stream
         tagged, data = self.tagged_rows(read, self._columns(read))
         columns = list(map(quoted, data))
-        if not self.may_be_bad:
+        if not self.may_be_bad(read):
             return SourceRows(with_event_time(tagged.select(*columns), source))
         on_bad_row = read.on_bad_row
         if source.is_static and on_bad_row == "dead_letters":
@@ -55,9 +56,13 @@ class ParsedSourceReader(SourceReader):
             return SourceRows(good, bad)
         return SourceRows(good, bad, tagged.select(*columns, dead_letter().alias(DEAD_LETTER)))
 
-    @property
-    def may_be_bad(self) -> bool:
-        return self._format in PARSED_FORMATS or bool(self._stream.expect)
+    def may_be_bad(self, read: SourceRead) -> bool:
+        return self._format in DECODED_FORMATS or bool(self._stream.expect) or read.guard is not None
+
+    def parsed_columns(self, schema: StructType, subject: str) -> ParsedColumns:
+        source = self._stream
+        origin: Origin = "inferred" if source.declared_schema is None else "declared"
+        return ParsedColumns(self._format, schema, source.format_options, origin, subject)
 
     def _columns(self, read: SourceRead) -> StructType | None:
         """None where the format fixes the columns."""
@@ -77,7 +82,8 @@ class ParsedSourceReader(SourceReader):
                 " its schema",
                 ExitCode.INVALID_PIPELINE,
             )
-        read.checkpoint.keep_columns(read.name, inferred.json())
+        if read.preview_rows is None:
+            read.checkpoint.keep_columns(read.name, inferred.json())
         return inferred
 
 

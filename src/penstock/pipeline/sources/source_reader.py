@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.pipeline.checkpoint import Checkpoint
 from penstock.pipeline.rows.bad_rows import OnBadRow
+from penstock.pipeline.rows.transform_guard import TransformGuard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,11 @@ class SourceRead:
     checkpoint: Checkpoint
     on_bad_row: OnBadRow
     kafka: Mapping[str, str]  # client settings of its brokers; empty if it has none
+    interval_ms: int = 0  # between the beginnings of micro-batches
+    guard: TransformGuard | None = None  # finds rows for which the transform fails
+    preview_rows: int | None = (
+        None  # the first rows of what exists, as a table; None: a stream, or all of a static source
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,8 @@ SPARK_FAILURES: Final = (
         (),
         "PENSTOCK_EXPRESSION_FAILED",
     ),
+    # Behind all others: it also wraps what fails for a row of a file.
+    SparkFailure(("FAILED_READ_FILE*",), (), "PENSTOCK_FILE_UNREADABLE"),
 )
 
 

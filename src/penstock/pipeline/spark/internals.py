@@ -3,11 +3,13 @@
 Python has no way to parse a query without running it, to look at a plan, to reach Hadoop's file systems, or to stop a
 query between two batches. All of that goes through the JVM objects behind pyspark (`_jvm`, `_jdf`, `_jsq`), through
 texts that Spark shows to people, or through JSON that it writes. These may change with any release of Spark: then this
-module changes, and no other. tests/pipeline/test_spark_internals.py has a test for each assumption.
+module and `row_expressions.py` change, and no other. tests/pipeline/test_spark_internals.py has a test for each
+assumption.
 
 Owns the use of those objects and texts. It must not know pipelines.
 
-Invariant: no other module touches a private attribute of pyspark or imports py4j; no JVM object leaves this module.
+Invariant: no other module than these two touches a private attribute of pyspark or imports py4j; no JVM object leaves
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from pyspark import TaskContext
@@ -176,6 +178,12 @@ def is_deterministic(frame: DataFrame, expression: str) -> bool:
     return bool(_analyzed(frame.selectExpr(expression)).projectList().apply(0).deterministic())
 
 
+def referenced_columns(frame: DataFrame, expression: str) -> list[str]:
+    """The columns of the frame that an expression uses, in the frame's order."""
+    used = _analyzed(frame.selectExpr(expression)).projectList().apply(0).references()
+    return [str(column.name()) for column in _sequence(_analyzed(frame).output()) if used.contains(column)]
+
+
 def require_output_mode(frame: DataFrame, mode: str) -> None:
     """Raises AnalysisException, as a start would, if a query of this frame cannot run in the output mode."""
     sql = _jvm(frame.sparkSession).org.apache.spark.sql
@@ -183,11 +191,69 @@ def require_output_mode(frame: DataFrame, mode: str) -> None:
     sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(_analyzed(frame), java_mode)
 
 
+_WATERMARK: Final = "spark.watermarkDelayMs"
+
+UnboundedState = Literal["join", "aggregation", "deduplication"]
+
+
+def unbounded_state(frame: DataFrame) -> list[UnboundedState]:
+    """The operators of a streaming query whose state no watermark bounds.
+
+    Of aggregations only those by time: one by other keys grows with their number, which may well be bounded.
+    """
+    found: list[UnboundedState] = []
+
+    def look(node: Any) -> None:
+        children = _sequence(node.children())
+        if children and all(child.isStreaming() for child in children):
+            kind = str(node.nodeName())
+            if kind == "Join" and not _is_join_bounded(node):
+                found.append("join")
+            elif kind == "Deduplicate" and not any(map(_has_watermark, _sequence(node.keys()))):
+                found.append("deduplication")
+            elif kind == "Aggregate" and _grows_with_time(_sequence(node.groupingExpressions())):
+                found.append("aggregation")
+            elif kind == "Distinct" and _grows_with_time(_sequence(node.output())):
+                found.append("aggregation")  # Spark makes one of it
+        for child in children:
+            look(child)
+
+    look(_analyzed(frame))
+    return found
+
+
+def _has_watermark(named: Any) -> bool:
+    return bool(named.metadata().contains(_WATERMARK))
+
+
+def _is_join_bounded(join: Any) -> bool:
+    """Both sides have a watermark, and the condition compares event times."""
+    sides = (join.left(), join.right())
+    if not all(any(map(_has_watermark, _sequence(side.output()))) for side in sides) or join.condition().isEmpty():
+        return False
+    used = join.condition().get().references()
+    return any(
+        _has_watermark(column) and used.contains(column) for side in sides for column in _sequence(side.output())
+    )
+
+
+def _grows_with_time(grouping: list[Any]) -> bool:
+    columns = [column for column in grouping if column.getClass().getSimpleName() == "AttributeReference"]
+    times = [column for column in columns if _is_time(column)]
+    return bool(times) and not any(map(_has_watermark, times))
+
+
+def _is_time(column: Any) -> bool:
+    """A timestamp, or a window."""
+    return str(column.dataType().simpleString()) in ("timestamp", "struct<start:timestamp,end:timestamp>")
+
+
 def streams(frame: DataFrame) -> list[str]:
     """The topics or paths of a query's streams, in the order of its plan, by which Spark keeps their offsets."""
     found: dict[str, None] = {}
     for leaf in _sequence(_analyzed(frame).collectLeaves()):
-        if not leaf.isStreaming():
+        # The plan of a common table expression is there besides the references to it.
+        if not leaf.isStreaming() or leaf.getClass().getSimpleName() == "CTERelationRef":
             continue
         if leaf.getClass().getSimpleName() == "StreamingRelationV2":
             options = leaf.extraOptions()

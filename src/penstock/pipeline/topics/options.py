@@ -55,9 +55,10 @@ KNOWN_OPTIONS: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "columns",
     "idleWaitMs",
+    "targetBatchMs",
 )
 
-STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "idleWaitMs")
+STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "idleWaitMs", "targetBatchMs")
 
 _REFUSED_KAFKA_OPTIONS: Final = {
     "auto.offset.reset": "set startingOffsets to earliest or latest instead: the query itself decides which offsets it "
@@ -96,6 +97,8 @@ class SourceOptions:
     offset_retry_interval_ms: int
     poll_timeout_ms: int
     idle_wait_ms: int
+    target_batch_ms: int | None
+    """How long a micro-batch of a backlog should take; None: it takes all available records."""
     fetch_bytes: int
     """Of one answer of a broker."""
     fetch_min_bytes: int
@@ -155,6 +158,7 @@ def _read(values: OptionValues, *, default_start: Position) -> SourceOptions:
         offset_retry_interval_ms=values.integer("fetchOffset.retryIntervalMs", 1000) or 0,
         poll_timeout_ms=values.integer("kafkaConsumer.pollTimeoutMs", _DEFAULT_POLL_TIMEOUT_MS, at_least=1) or 1,
         idle_wait_ms=values.duration_ms("idleWaitMs", _DEFAULT_IDLE_WAIT_MS),
+        target_batch_ms=values.integer("targetBatchMs", at_least=1),
         fetch_bytes=values.integer("kafka.max.partition.fetch.bytes", _DEFAULT_FETCH_BYTES, at_least=1) or 1,
         fetch_min_bytes=values.integer("kafka.fetch.min.bytes", 1) or 1,
         fetch_max_wait_ms=values.integer("kafka.fetch.max.wait.ms", 500) or 0,

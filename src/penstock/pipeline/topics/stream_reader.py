@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from penstock.pipeline.topics.batch_sizing import BatchSizing
 from penstock.pipeline.topics.data_loss import DataLossPolicy
 from penstock.pipeline.topics.offsets import Offsets, StreamOffset, decode, encode
 from penstock.pipeline.topics.options import SourceOptions
@@ -81,6 +82,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._decided: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
         self._checked_s = float("-inf")
+        target_ms = self._options.target_batch_ms
+        self._sizing = None if target_ms is None else BatchSizing(target_ms / 1000)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_columns": self._columns, "_connect": self._connect, "_clock": self._clock}
@@ -123,12 +126,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
             return ReadMinRows(self._options.min_offsets_per_trigger)
+        if self._sizing is not None:
+            return ReadMaxRows(self._sizing.rows)  # Spark asks once; `_row_limit` knows the current number
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         position = decode(start).ends
         is_first_batch, self._first_batch_is_due = self._first_batch_is_due and start == self._initial, False
         deadline = self._clock() + self._patience_s(is_first_batch)
+        if self._sizing is not None:
+            self._sizing.asked_for_next(self._clock())
         while True:
             found = self._look(position)
             news = available(self._cluster, position, found, self._topic_ids, self._loss, is_first_batch=is_first_batch)
@@ -136,6 +143,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._had_nothing = False
                 self._topic_ids.update(found.topic_ids)
                 self._last_trigger_s = self._clock()
+                if self._sizing is not None:
+                    self._sizing.planned(news.rows, self._clock())
                 self._decided = encode(news.limited(self._row_limit(limit)))
                 return self._decided
             remaining_s = deadline - self._clock()
@@ -175,7 +184,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _row_limit(self, limit: ReadLimit) -> int | None:
         if isinstance(limit, ReadMaxRows):
-            return limit.max_rows
+            is_sized = self._sizing is not None and self._options.max_offsets_per_trigger is None
+            return self._sizing.rows if is_sized and self._sizing is not None else limit.max_rows
         return None if isinstance(limit, ReadAllAvailable) else self._options.max_offsets_per_trigger
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802

@@ -318,3 +318,35 @@ def test_stop_closes_the_connection(cluster: FakeCluster) -> None:
     query.run_batch()
     query.reader.stop()
     assert cluster.is_closed
+
+
+def test_a_backlog_is_read_in_batches_of_about_the_wanted_time(cluster: FakeCluster) -> None:
+    cluster.delete("t")
+    cluster.create("t", 3_000_000)
+    query = Query(cluster, startingOffsets="earliest", targetBatchMs="10000")
+    assert query.run_batch() == [("t", 0, 0, 200_000)]
+    query.now_s += 5
+    assert query.run_batch() == [("t", 0, 200_000, 600_000)]
+    query.now_s += 20
+    assert query.run_batch() == [("t", 0, 600_000, 800_000)]
+    query.now_s += 0.1
+    assert query.run_batch() == [("t", 0, 800_000, 2_400_000)]
+    assert query.run_batch() == [("t", 0, 2_400_000, 3_000_000)]
+
+
+def test_a_run_over_available_records_reads_all_of_them_in_sized_batches(cluster: FakeCluster) -> None:
+    cluster.delete("t")
+    cluster.create("t", 500_000)
+    query = Query(cluster, startingOffsets="earliest", targetBatchMs="10000")
+    query.reader.prepareForTriggerAvailableNow()
+    cluster.log("t", 0).latest = 900_000  # these came later
+    read = []
+    while batch := query.run_batch():
+        read += batch
+        query.now_s += 10
+    assert read == [("t", 0, 0, 200_000), ("t", 0, 200_000, 400_000), ("t", 0, 400_000, 500_000)]
+
+
+def test_a_given_number_of_records_is_not_sized(cluster: FakeCluster) -> None:
+    query = Query(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="6", targetBatchMs="10000")
+    assert query.run_batch() == [("t", 0, 0, 2), ("t", 1, 0, 4)]

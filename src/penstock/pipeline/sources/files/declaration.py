@@ -36,7 +36,7 @@ class FileSource(StreamSource):
         default=False, description="Read the files once, as a table to join with, instead of as a stream."
     )
     max_files_per_trigger: int | None = Field(
-        default=None, gt=0, description="The most files that one micro-batch takes."
+        default=None, gt=0, description="The most files that one micro-batch takes. Default: 1,000."
     )
     options: Options = Field(
         default_factory=dict, description="Any other option of Spark's file source.", examples=[{"cleanSource": "off"}]

@@ -75,7 +75,10 @@ class TopicSource(StreamSource):
         examples=["latest", {"orders": {"0": 42, "1": 7}}],
     )
     max_offsets_per_trigger: int | None = Field(
-        default=None, gt=0, description="The most records that one micro-batch takes."
+        default=None,
+        gt=0,
+        description="The most records that one micro-batch takes. Default: 200,000 in the first one of a backlog, then"
+        " as many as take about ten seconds.",
     )
     bootstrap_servers: Text | None = Field(
         default=None, description="The brokers of this source, if they are not the pipeline's."

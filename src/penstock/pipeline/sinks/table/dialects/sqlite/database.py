@@ -139,9 +139,11 @@ def connect_in_worker(path: str) -> SqliteDatabase:
 
 
 def read_table(path: str, quoted_name: str) -> Any:
-    """All rows, as an Arrow table. Raises what the driver raises."""
+    """All rows, as an Arrow table. Raises what the driver raises. SQLite would create a missing database."""
     from adbc_driver_sqlite import dbapi
 
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"there is no database {path}")
     with dbapi.connect(path) as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {quoted_name}")  # noqa: S608 (the name is quoted)
         return cursor.fetch_arrow_table()

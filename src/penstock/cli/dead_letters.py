@@ -1,0 +1,311 @@
+"""`penstock dead-letters list|show|replay`: what pipelines and consumers could not process, and a second try.
+
+Owns the flags and the output; `client/dead_letters/` reads and replays.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from penstock.cli.command_error import usage_error
+from penstock.cli.connection import connected
+from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
+
+if TYPE_CHECKING:
+    from penstock.client.dead_letters.done import Done
+    from penstock.client.dead_letters.letter import DeadLetter
+    from penstock.client.dead_letters.replay import Replayed
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="A dead-letter topic.")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Only letters whose reason contains this.")
+]
+Stage = Annotated[
+    str | None, typer.Option("--stage", metavar="STAGE", help="Only letters of: parse, expect, transform, handle.")
+]
+PipelineName = Annotated[
+    str | None, typer.Option("--pipeline", metavar="NAME", help="Only letters of this pipeline or consumer group.")
+]
+Partition = Annotated[
+    int | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition of TOPIC.")
+]
+Offsets = Annotated[
+    str | None, typer.Option("--offset", "-o", metavar="N or A-B", help="Only these offsets of TOPIC; B included.")
+]
+
+_STAGES: Final = ("parse", "expect", "transform", "handle")
+
+
+def build() -> typer.Typer:
+    app = typer.Typer(rich_markup_mode=None, help="List, show and replay dead letters.")
+    commands: dict[str, tuple[Callable[..., Any], str]] = {
+        "list": (
+            list_topics,
+            examples("penstock dead-letters list", "penstock dead-letters list revenue.dlq --json"),
+        ),
+        "show": (
+            show,
+            examples(
+                "penstock dead-letters show revenue.dlq",
+                "penstock dead-letters show revenue.dlq --stage transform --json | jq .value",
+                "penstock dead-letters show revenue.dlq -p 0 -o 17",
+            ),
+        ),
+        "replay": (
+            replay_letters,
+            examples(
+                "penstock dead-letters replay revenue.dlq --dry-run           what it would write, and where",
+                "penstock dead-letters replay revenue.dlq                     back to the topics they were read from",
+                "penstock dead-letters replay revenue.dlq --reason 'amount'   some of them; the others stay",
+                "penstock dead-letters replay revenue.dlq --to orders.retry",
+            )
+            + "\n\n\b\nA replayed letter is marked as done in the same transaction; it is replayed once, also if the\n"
+            "command is killed. The pipeline reads the records when it runs; so do other readers of the topic.",
+        ),
+    }
+    for name, (command, epilog) in commands.items():
+        app.command(name, epilog=epilog)(command)
+    return app
+
+
+def list_topics(
+    *,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC...", show_default=False, help="Default: all topics that end with dead letters."),
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count dead letters by pipeline, stage and reason."""
+    from penstock.client.dead_letters.topics import DeadLetterTopics
+
+    with connected(bootstrap_server, client_properties) as configuration, DeadLetterTopics(configuration) as reader:
+        names = topics or reader.names()
+        counts = []
+        for topic in names:
+            done = reader.done(topic)
+            found: Counter[tuple[str, str, str]] = Counter()
+            waiting: Counter[tuple[str, str, str]] = Counter()
+            for letter in reader.letters(topic):
+                kind = (letter.pipeline or "", letter.stage or "", letter.kind)
+                found[kind] += 1
+                waiting[kind] += not _is_done(letter, done)
+            counts += [_count(topic, kind, number, waiting[kind]) for kind, number in found.most_common()]
+    if as_json:
+        print(json.dumps(counts, ensure_ascii=False))
+        return
+    if not counts:
+        print("no dead letters", file=sys.stderr)
+        return
+    _print_table(("topic", "pipeline", "stage", "letters", "waiting", "reason"), counts)
+
+
+def show(
+    *,
+    topic: TopicArgument,
+    reason: Reason = None,
+    stage: Stage = None,
+    pipeline: PipelineName = None,
+    partition: Partition = None,
+    offsets: Offsets = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", min=1, metavar="N", help="Show at most this many.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also letters that were replayed.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print dead letters with their positions, reasons and values."""
+    from penstock.client.dead_letters.topics import DeadLetterTopics
+
+    choose = _choice(reason, stage, pipeline, partition, offsets)
+    with connected(bootstrap_server, client_properties) as configuration, DeadLetterTopics(configuration) as reader:
+        done = reader.done(topic)
+        shown = 0
+        for letter in reader.letters(topic):
+            is_done = _is_done(letter, done)
+            if not choose(letter) or (is_done and not everything):
+                continue
+            _print_letter(letter, is_done=is_done, as_json=as_json)
+            shown += 1
+            if shown == count:
+                break
+    if not shown and not as_json:
+        print("no dead letters", file=sys.stderr)
+
+
+def replay_letters(
+    *,
+    topic: TopicArgument,
+    target: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TOPIC", help="Write here. Default: the partition that each was read from."),
+    ] = None,
+    reason: Reason = None,
+    stage: Stage = None,
+    pipeline: PipelineName = None,
+    partition: Partition = None,
+    offsets: Offsets = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be replayed; write nothing.")] = False,
+    chunk_letters: Annotated[
+        int, typer.Option("--batch-size", min=1, metavar="N", help="Letters per transaction.")
+    ] = 500,
+    bootstrap_server: BootstrapServer = None,
+    client_properties: ClientProperties = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write dead letters back to the topics that they were read from, and mark them as done."""
+    from penstock.client.dead_letters.replay import replay, waiting_letters
+    from penstock.client.dead_letters.topics import DeadLetterTopics
+
+    choose = _choice(reason, stage, pipeline, partition, offsets)
+    if target == topic:
+        raise usage_error(f"--to {target}: letters cannot be replayed into their own topic")
+    with connected(bootstrap_server, client_properties) as configuration, DeadLetterTopics(configuration) as reader:
+        if target is not None:
+            reader.partitions(target)
+        if dry_run:
+            for letter in waiting_letters(reader, topic, choose):
+                _print_plan(letter, target, as_json=as_json)
+            return
+
+        def committed(so_far: Replayed) -> None:
+            if as_json:
+                print(json.dumps({"replayed": so_far.letters, "topics": so_far.by_target}), flush=True)
+
+        outcome = replay(
+            configuration,
+            reader,
+            topic,
+            choose=choose,
+            target=target,
+            committed=committed,
+            chunk_letters=chunk_letters,
+        )
+    if as_json:
+        return
+    written = ", ".join(f"{number} to {name}" for name, number in sorted(outcome.by_target.items()))
+    print(f"replayed {outcome.letters} dead letters" + (f": {written}" if written else ""))
+    if outcome.unreplayable:
+        print(
+            f"penstock: {outcome.unreplayable} letters were not read from a topic and stay; name one with --to",
+            file=sys.stderr,
+        )
+
+
+def _choice(
+    reason: str | None, stage: str | None, pipeline: str | None, partition: int | None, offsets: str | None
+) -> Callable[[DeadLetter], bool]:
+    if stage is not None and stage not in _STAGES:
+        raise usage_error(f"--stage {stage}: expected one of {', '.join(_STAGES)}")
+    first, last = _offset_range(offsets)
+
+    def choose(letter: DeadLetter) -> bool:
+        return (
+            (reason is None or reason in (letter.reason or ""))
+            and stage in (None, letter.stage)
+            and pipeline in (None, letter.pipeline)
+            and partition in (None, letter.partition)
+            and first <= letter.offset <= last
+        )
+
+    return choose
+
+
+def _offset_range(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return 0, 1 << 63
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise usage_error(f"--offset {text}: expected an offset, or a range such as 10-20")
+    return int(first), int(last) if dash else int(first)
+
+
+def _is_done(letter: DeadLetter, done: dict[int, Done]) -> bool:
+    return letter.partition in done and letter.offset in done[letter.partition]
+
+
+def _count(topic: str, kind: tuple[str, str, str], letters: int, waiting: int) -> dict[str, Any]:
+    pipeline, stage, reason = kind
+    return {
+        "topic": topic,
+        "pipeline": pipeline,
+        "stage": stage,
+        "letters": letters,
+        "waiting": waiting,
+        "reason": reason,
+    }
+
+
+def _print_letter(letter: DeadLetter, *, is_done: bool, as_json: bool) -> None:
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "topic": letter.topic,
+                    "partition": letter.partition,
+                    "offset": letter.offset,
+                    "timestamp": letter.timestamp_ms,
+                    "pipeline": letter.pipeline,
+                    "stage": letter.stage,
+                    "reason": letter.reason,
+                    "source": {
+                        "topic": letter.source_topic,
+                        "partition": letter.source_partition,
+                        "offset": letter.source_offset,
+                    },
+                    "replayed": is_done,
+                    **_json_field("key", letter.key),
+                    **_json_field("value", letter.value),
+                },
+                ensure_ascii=False,
+            )
+        )
+        return
+    mark = " (replayed)" if is_done else ""
+    print(f"partition {letter.partition} offset {letter.offset}{mark}: {letter.pipeline}, {letter.stage}")
+    print(f"  from    {letter.source}")
+    print(f"  reason  {letter.reason}")
+    print(f"  key     {_shown(letter.key)}")
+    print(f"  value   {_shown(letter.value)}")
+
+
+def _print_plan(letter: DeadLetter, target: str | None, *, as_json: bool) -> None:
+    place = target or (letter.source_topic if letter.source_offset is not None else None)
+    if as_json:
+        plan = {"partition": letter.partition, "offset": letter.offset, "to": place, "reason": letter.reason}
+        print(json.dumps(plan, ensure_ascii=False))
+        return
+    where = f"to {place}" if place else "stays: it was not read from a topic; name one with --to"
+    print(f"partition {letter.partition} offset {letter.offset}: {where} ({letter.reason})")
+
+
+def _json_field(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def _shown(data: bytes | None) -> str:
+    return "NULL" if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def _print_table(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+    cells = [columns, *([str(row[column]) for column in columns] for row in rows)]
+    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
+    for number, line in enumerate(cells):
+        text = line if number else [name.upper() for name in line]
+        print("  ".join(cell.ljust(width) for cell, width in zip(text, widths, strict=True)).rstrip())

@@ -1,0 +1,193 @@
+"""Replays dead letters: writes the records again to the topic that they were read from.
+
+Owns the transaction of that. A chunk of records and what is done by then, as the offsets of the group `TOPIC.replay`,
+are committed together. A replay that is killed leaves an open transaction, which the next one ends before it asks what
+is done.
+
+Invariants:
+- A letter is replayed once, however often a replay is started or killed, and never by two at a time: they share a
+  transactional id, and the later one fences the earlier.
+- A letter that is left out by a filter stays to be replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.client.dead_letters.done import Done, TooScattered
+from penstock.client.dead_letters.letter import DeadLetter, is_dead_letter, letter_of
+from penstock.client.dead_letters.topics import DeadLetterTopics, replay_group
+from penstock.client.errors import from_kafka_error
+from penstock.core.errors import ClientError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+CHUNK_LETTERS: Final = 500
+_TIMEOUT_S: Final = 30.0
+_TRANSACTION_TIMEOUT_MS: Final = 60_000
+
+Choice = Callable[[DeadLetter], bool]
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay has committed so far. `unreplayable` are letters that no topic is known for."""
+
+    letters: int = 0
+    unreplayable: int = 0
+    by_target: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Letters of one partition, and what is done when they are written."""
+
+    partition: int
+    done: Done
+    letters: list[DeadLetter] = field(default_factory=list)
+
+
+def waiting_letters(
+    topics: DeadLetterTopics, topic: str, choose: Choice, done: Mapping[int, Done] | None = None
+) -> Iterator[DeadLetter]:
+    """Letters that were not replayed yet."""
+    known = topics.done(topic) if done is None else done
+    starts = {partition: its.next_offset for partition, its in known.items()}
+    for letter in topics.letters(topic, starts):
+        if letter.offset not in known.get(letter.partition, Done()) and choose(letter):
+            yield letter
+
+
+def replay(
+    configuration: Mapping[str, Any],
+    topics: DeadLetterTopics,
+    topic: str,
+    *,
+    choose: Choice,
+    target: str | None = None,
+    committed: Callable[[Replayed], None] = lambda _: None,
+    chunk_letters: int = CHUNK_LETTERS,
+) -> Replayed:
+    """Writes each chosen letter to `target`, or to the partition that it was read from. Calls `committed` after each
+    transaction. Raises ClientError; what was committed before stays so."""
+    topics.partitions(topic)  # raises UnknownTopic before anything is fenced
+    with _transactions(configuration, topic) as transactions:
+        replayed = Replayed()
+        for partition, done in topics.done(topic).items():
+            for chunk in _chunks(topics, topic, partition, done, choose, target, replayed, chunk_letters):
+                records = [(letter, target or str(letter.source_topic)) for letter in chunk.letters]
+                transactions.write(topics, chunk, records, keep_partition=target is None)
+                replayed.letters += len(records)
+                for _, written in records:
+                    replayed.by_target[written] = replayed.by_target.get(written, 0) + 1
+                committed(replayed)
+        return replayed
+
+
+def _chunks(
+    topics: DeadLetterTopics,
+    topic: str,
+    partition: int,
+    done: Done,
+    choose: Choice,
+    target: str | None,
+    replayed: Replayed,
+    chunk_letters: int,
+) -> Iterator[_Chunk]:
+    first, end = topics.bounds(topic, partition)
+    chunk = _Chunk(partition, done.with_range(0, first))
+    behind = max(first, done.next_offset)
+    for message in topics.records(topic, partition, behind, end):
+        offset = message.offset()
+        assert offset is not None
+        chunk.done = chunk.done.with_range(behind, offset)
+        behind = offset + 1
+        if offset in chunk.done or not is_dead_letter(message):
+            continue
+        letter = letter_of(message)
+        if not choose(letter):
+            continue
+        if target is None and letter.source_offset is None:
+            replayed.unreplayable += 1
+            continue
+        chunk.letters.append(letter)
+        chunk.done = chunk.done.with_offsets([offset])
+        if len(chunk.letters) >= chunk_letters:
+            yield chunk
+            chunk = _Chunk(partition, chunk.done)
+    if chunk.letters:
+        yield chunk
+
+
+class _Transactions:
+    def __init__(self, producer: Producer, group: Any, topic: str) -> None:
+        self._producer = producer
+        self._group = group
+        self._topic = topic
+        self._failed: list[Any] = []
+
+    def write(
+        self, topics: DeadLetterTopics, chunk: _Chunk, records: list[tuple[DeadLetter, str]], *, keep_partition: bool
+    ) -> None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        try:
+            metadata = chunk.done.metadata()
+        except TooScattered as refusal:
+            raise ClientError(f"topic '{self._topic}': {refusal}") from refusal
+        try:
+            self._producer.begin_transaction()
+            for letter, target in records:
+                headers = letter.headers or _original_headers(topics, letter)
+                place: dict[str, Any] = {"partition": letter.source_partition} if keep_partition else {}
+                self._producer.produce(
+                    target, value=letter.value, key=letter.key, headers=list(headers), on_delivery=self._seen, **place
+                )
+            self._producer.flush(_TIMEOUT_S)
+            if self._failed:
+                raise KafkaException(self._failed[0])
+            offset = TopicPartition(self._topic, chunk.partition, chunk.done.next_offset, metadata=metadata)
+            self._producer.send_offsets_to_transaction([offset], self._group, _TIMEOUT_S)
+            self._producer.commit_transaction(_TIMEOUT_S)
+        except KafkaException as failure:
+            self._producer.abort_transaction(_TIMEOUT_S)
+            raise from_kafka_error(failure.args[0], f"replay of topic '{self._topic}'") from failure
+
+    def _seen(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+
+@contextmanager
+def _transactions(configuration: Mapping[str, Any], topic: str) -> Iterator[_Transactions]:
+    from confluent_kafka import Consumer, KafkaException, Producer
+
+    name = replay_group(topic)
+    member = Consumer({**configuration, "group.id": name, "enable.auto.commit": False})
+    try:
+        producer = Producer(
+            {**configuration, "transactional.id": name, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
+        )
+        try:
+            # Ends the transaction of a replay that was killed, so that what is done is known.
+            producer.init_transactions(_TIMEOUT_S)
+        except KafkaException as failure:
+            raise from_kafka_error(failure.args[0], f"replay of topic '{topic}'") from failure
+        yield _Transactions(producer, member.consumer_group_metadata(), topic)
+    finally:
+        member.close()
+
+
+def _original_headers(topics: DeadLetterTopics, letter: DeadLetter) -> list[tuple[str, bytes | None]]:
+    """A pipeline's dead letter has no headers of the record; the record itself has, while its topic keeps it."""
+    if letter.source_topic is None or letter.source_partition is None or letter.source_offset is None:
+        return []
+    record = topics.record_at(letter.source_topic, letter.source_partition, letter.source_offset)
+    if record is None or record.value() != letter.value:
+        return []
+    found: Any = record.headers() or ()
+    return list(found)

@@ -1,0 +1,169 @@
+"""`penstock dead-letters` against a real broker: what is counted, shown and replayed; a replay that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from penstock.core import dead_letters as names
+from tests.conftest import RunningBroker
+from tests.integration.cli.conftest import TIMEOUT_S, Command, command_line, environment, only_line
+
+
+class Scene:
+    """A topic `orders` with records that a pipeline could not process, and their dead letters."""
+
+    def __init__(self, broker: RunningBroker, new_topic: Callable[..., str]) -> None:
+        self.servers = broker.bootstrap_servers
+        self.orders, self.letters = new_topic(partitions=2), new_topic(partitions=1)
+
+    def add(self, numbers: Sequence[int], **changed: str | None) -> None:
+        """The record `number`, and its letter."""
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 5})
+        for number in numbers:
+            value, key = f"order {number}", f"key {number}"
+            placed: list[Any] = []
+
+            def seen(_error: Any, message: Any, placed: list[Any] = placed) -> None:
+                placed.append(message)
+
+            producer.produce(
+                self.orders,
+                value,
+                key,
+                partition=number % 2,
+                headers={"trace": str(number)},
+                on_delivery=seen,
+            )
+            producer.flush()
+            said: dict[str, str | None] = {
+                names.REASON: f"column 'amount' is INT as declared, got '{number}'",
+                names.STAGE: "parse",
+                names.TOPIC: self.orders,
+                names.PARTITION: str(number % 2),
+                names.OFFSET: str(placed[0].offset()),
+                names.PIPELINE: "revenue",
+            }
+            producer.produce(self.letters, value, key, headers=list((said | changed).items()))
+        producer.flush()
+
+    def records(self, topic: str, first: Mapping[int, int] | None = None) -> list[Any]:
+        """Committed records, partition by partition."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "reader",
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+        )
+        partitions = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        found = []
+        for partition in partitions:
+            consumer.assign([TopicPartition(topic, partition, (first or {}).get(partition, 0))])
+            while (message := consumer.poll(TIMEOUT_S)) is not None and message.error() is None:
+                found.append(message)
+        consumer.close()
+        return found
+
+
+@pytest.fixture
+def scene(broker_under_test: RunningBroker, new_topic: Callable[..., str]) -> Scene:
+    return Scene(broker_under_test, new_topic)
+
+
+def lines(finished: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
+    assert finished.returncode == 0, finished.stderr
+    return [json.loads(line) for line in finished.stdout.splitlines()]
+
+
+def test_letters_are_counted_shown_and_replayed_once(penstock: Command, scene: Scene) -> None:
+    scene.add(range(4))
+    scene.add([4], **{names.REASON: "(a / b) fails for b = '0'", names.STAGE: "transform"})
+    counted: list[dict[str, Any]] = json.loads(penstock("dead-letters", "list", "--json").stdout)
+    mine = [row for row in counted if row["topic"] == scene.letters]
+    assert [(row["letters"], row["waiting"], row["stage"], row["pipeline"], row["reason"]) for row in mine] == [
+        (4, 4, "parse", "revenue", "column 'amount' is INT as declared, got '...'"),
+        (1, 1, "transform", "revenue", "(a / b) fails for b = '...'"),
+    ]
+    assert scene.orders not in {row["topic"] for row in counted}
+    table = penstock("dead-letters", "list", scene.letters).stdout.decode().splitlines()
+    assert table[0].split() == ["TOPIC", "PIPELINE", "STAGE", "LETTERS", "WAITING", "REASON"]
+
+    shown = lines(penstock("dead-letters", "show", scene.letters, "--stage", "transform", "--json"))
+    assert [(letter["value"], letter["source"]["offset"], letter["replayed"]) for letter in shown] == [
+        ("order 4", 2, False)
+    ]
+    text = penstock("dead-letters", "show", scene.letters, "-o", "1").stdout.decode()
+    assert f"from    {scene.orders} partition 1 offset 0" in text
+    assert "value   order 1" in text
+
+    planned = lines(penstock("dead-letters", "replay", scene.letters, "--dry-run", "--json"))
+    assert [plan["to"] for plan in planned] == [scene.orders] * 5
+    assert len(scene.records(scene.orders)) == 5  # nothing was written
+
+    # Some of them: the others stay.
+    replayed = penstock("dead-letters", "replay", scene.letters, "--reason", "got '2'")
+    assert replayed.stdout.decode() == f"replayed 1 dead letters: 1 to {scene.orders}\n"
+    waiting = lines(penstock("dead-letters", "show", scene.letters, "--json"))
+    assert [letter["value"] for letter in waiting] == ["order 0", "order 1", "order 3", "order 4"]
+    every = lines(penstock("dead-letters", "show", scene.letters, "--all", "--json"))
+    assert [letter["replayed"] for letter in every] == [False, False, True, False, False]
+
+    assert lines(penstock("dead-letters", "replay", scene.letters, "--json"))[-1]["replayed"] == 4
+    assert lines(penstock("dead-letters", "replay", scene.letters, "--json")) == []
+    again = scene.records(scene.orders, {0: 3, 1: 2})
+    assert sorted((message.value(), message.key(), message.partition()) for message in again) == [
+        (b"order %d" % number, b"key %d" % number, number % 2) for number in range(5)
+    ]
+    # The headers of the records themselves, which the letters do not have.
+    assert sorted(message.headers() for message in again) == [[("trace", str(number).encode())] for number in range(5)]
+
+
+def test_letters_of_a_file_need_a_topic(penstock: Command, scene: Scene) -> None:
+    scene.add([0], **{names.TOPIC: "file:/orders.json", names.PARTITION: None, names.OFFSET: None})
+    finished = penstock("dead-letters", "replay", scene.letters)
+    assert finished.stdout.decode() == "replayed 0 dead letters\n"
+    assert only_line(finished.stderr) == "penstock: 1 letters were not read from a topic and stay; name one with --to"
+    assert penstock("dead-letters", "replay", scene.letters, "--to", scene.orders).returncode == 0
+    assert [message.value() for message in scene.records(scene.orders)] == [b"order 0", b"order 0"]
+
+
+def test_mistakes_are_one_line(penstock: Command, scene: Scene) -> None:
+    for words, code, said in (
+        (("show", "no-such-topic"), 4, "topic 'no-such-topic' does not exist"),
+        (("replay", "no-such-topic"), 4, "topic 'no-such-topic' does not exist"),
+        (("replay", scene.letters, "--to", "no-such-topic"), 4, "topic 'no-such-topic' does not exist"),
+        (("replay", scene.letters, "--to", scene.letters), 2, "cannot be replayed into their own topic"),
+        (("show", scene.letters, "--stage", "prase"), 2, "expected one of parse, expect, transform, handle"),
+        (("show", scene.letters, "-o", "1-x"), 2, "expected an offset, or a range such as 10-20"),
+    ):
+        finished = penstock("dead-letters", *words)
+        assert (finished.returncode, said in only_line(finished.stderr)) == (code, True), finished.stderr
+
+
+def test_a_replay_that_is_killed_neither_loses_nor_repeats(penstock: Command, scene: Scene) -> None:
+    numbers = range(60)
+    scene.add(numbers)
+    before = Counter(message.value() for message in scene.records(scene.orders))
+    variables = {**environment(), "PENSTOCK_BOOTSTRAP_SERVER": scene.servers}
+    replay = command_line("dead-letters", "replay", scene.letters, "--json", "--batch-size", "7")
+    kills = 0
+    for _ in range(3):
+        process = subprocess.Popen(replay, stdout=subprocess.PIPE, env={**os.environ, **variables})
+        assert process.stdout is not None
+        with process.stdout:
+            process.stdout.readline()  # one transaction is committed, and the next one is under way
+            process.kill()
+            kills += process.wait() == -9
+    assert kills, "every replay ended before it was killed"
+    assert penstock("dead-letters", "replay", scene.letters, "--batch-size", "7").returncode == 0
+    after = Counter(message.value() for message in scene.records(scene.orders))
+    assert after - before == Counter(b"order %d" % number for number in numbers)
