@@ -36,7 +36,8 @@ class PretendedHost:
         started = {"pipeline": work.name, "guarantee": "at_least_once", "checkpoint": "/cp", "run": "r"}
         run.report({"event": "started", **started, **given})
         for number in range(spec.get("events", 0)):
-            run.report({"event": "resumed", "pipeline": work.name, "number": number})
+            tasks = {"batch": None, "tasks": 1, "tasks_done": 0}
+            run.report({"event": "batch", "pipeline": work.name, "number": number, **tasks})
         if "failure" in spec:
             raise RuntimeError(spec["failure"])
         if len([each for each in self.runs if each.name == work.name]) <= spec.get("away", 0):

@@ -84,7 +84,7 @@ def test_a_pipeline_runs_and_reports(data_dir: Path) -> None:
     events: list[Any] = []
     outcome = run_in_engine(data_dir, "p", {"events": 2, "exit": 5}, {"once": True}, events.append)
     assert (outcome.exit_code, outcome.message) == (5, None)
-    assert [event["event"] for event in events] == ["starting", "started", "resumed", "resumed", "failed"]
+    assert [event["event"] for event in events] == ["starting", "started", "batch", "batch", "failed"]
     given = {"given": {"events": 2, "exit": 5}, "settings": {"once": True}, "directory": os.getcwd()}
     assert given.items() <= events[1].items()
     assert [event["number"] for event in events[2:4]] == [0, 1]
@@ -212,7 +212,7 @@ def test_a_client_that_does_not_read_slows_nobody(data_dir: Path) -> None:
     eventually(lambda: not list_pipelines(data_dir))
     events: list[Any] = []
     assert run.follow(events.append).exit_code == 3
-    assert [event["event"] for event in events[-2:]] == ["resumed", "failed"]
+    assert [event["event"] for event in events[-2:]] == ["batch", "failed"]
     assert events[-2]["number"] == 199_999
 
 
