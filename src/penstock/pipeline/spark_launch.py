@@ -5,10 +5,11 @@ It must stay quick to import: `penstock run` starts Java from here before it imp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.error_table import CLUSTER_UNAVAILABLE
 from penstock.core.exit_codes import ExitCode
@@ -21,6 +22,8 @@ from penstock.pipeline.spark.session import SparkSettings, launch, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_JAVA_EXCEPTION: Final = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)
 
 
 def conf_of(head: PipelineHead) -> dict[str, str]:
@@ -77,10 +80,18 @@ def _cluster_refusals(master: str) -> Iterator[None]:
         except (JavaMissingError, JvmError):
             raise
         except Exception as failure:
-            reason = classify(failure).line
             raise PipelineFailed(
-                f"--master: Spark did not start on {master}: {reason}", ExitCode.ENGINE_LOST, CLUSTER_UNAVAILABLE
+                f"--master: Spark did not start on {master}: {_reason(failure)}; check that it is a Spark master of"
+                " this version",
+                ExitCode.ENGINE_LOST,
+                CLUSTER_UNAVAILABLE,
             ) from failure
+
+
+def _reason(failure: Exception) -> str:
+    """py4j says first which call failed, then what Java threw."""
+    thrown = _JAVA_EXCEPTION.search(str(failure))
+    return thrown[1].rstrip(".") if thrown is not None else classify(failure).line
 
 
 def _text(value: Any) -> str:

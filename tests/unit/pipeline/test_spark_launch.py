@@ -73,11 +73,17 @@ def test_a_machine_without_java_is_one_line_and_a_code(monkeypatch: pytest.Monke
     assert failure.value.exit_code == ExitCode.MISSING_REQUIREMENT
 
 
-def test_a_cluster_that_does_not_take_the_application_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "All masters are unresponsive! Giving up.\n\tat org.apache.spark.Client.dead(Client.scala:1)\n",
+        "An error occurred while calling None.org.apache.spark.sql.classic.SparkSession.\n"
+        ": java.lang.IllegalStateException: All masters are unresponsive! Giving up.\n\tat C.dead(C.scala:1)\n",
+    ],
+)
+def test_a_cluster_that_does_not_take_the_application_is_one_line(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(_settings: SparkSettings) -> None:
-        raise RuntimeError(
-            "All masters are unresponsive! Giving up.\n\tat org.apache.spark.Client.dead(Client.scala:1)\n"
-        )
+        raise RuntimeError(text)
 
     monkeypatch.setattr(spark_launch, "start", start)
     with socket.create_server(("127.0.0.1", 0)) as master:
@@ -86,7 +92,7 @@ def test_a_cluster_that_does_not_take_the_application_is_one_line(monkeypatch: p
             spark_launch.start_spark(PipelineSpec.model_validate(COPY), url)
     assert failure.value.exit_code == ExitCode.ENGINE_LOST
     assert failure.value.entry.condition == "PENSTOCK_CLUSTER_UNAVAILABLE"
-    assert str(failure.value).startswith(f"--master: Spark did not start on {url}: ")
+    assert str(failure.value).startswith(f"--master: Spark did not start on {url}: All masters are unresponsive!")
     assert "\n" not in str(failure.value)
     assert "scala" not in str(failure.value)
 
