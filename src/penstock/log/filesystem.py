@@ -23,6 +23,7 @@ IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 
 # fdatasync omits the timestamps of a file, never its length. macOS has only fsync.
 _sync_data = getattr(os, "fdatasync", os.fsync)
+_GET_PATH: Final[int | None] = getattr(fcntl, "F_GETPATH", None)
 
 
 class FileMoved(OSError):
@@ -188,7 +189,10 @@ class RealFileSystem:
 
     def path_now(self, file: File) -> str | None:
         try:
-            path = os.readlink(f"/proc/self/fd/{file.fd}")  # Linux only
+            if _GET_PATH is None:
+                path = os.readlink(f"/proc/self/fd/{file.fd}")  # Linux
+            else:
+                path = os.fsdecode(fcntl.fcntl(file.fd, _GET_PATH, bytes(1024)).rstrip(b"\0"))  # macOS
             return path if os.path.samestat(os.stat(path), os.fstat(file.fd)) else None
         except OSError:
             return None

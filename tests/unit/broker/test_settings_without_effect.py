@@ -1,0 +1,48 @@
+"""Settings that this version stores without effect are accepted, as Kafka's clients need, and named in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.main import _say_without_effect
+from penstock.core.ids import TopicName
+from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.config_definition import ConfigError
+from penstock.metadata.image import TopicConfigChanged
+from penstock.metadata.topics import NewTopic
+from tests.unit.broker.nodes import commit_changes, make_topics, node_in
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_start_names_those_of_the_broker(caplog: pytest.LogCaptureFixture) -> None:
+    _say_without_effect(BrokerConfig.load(overrides=["num.partitions=3"]))
+    assert messages(caplog) == []
+    _say_without_effect(BrokerConfig.load(overrides=["num.partitions=3", "num.io.threads=4", "log.retention.hours=1"]))
+    assert messages(caplog) == ["settings without effect in this version: log.retention.hours, num.io.threads"]
+
+
+def test_a_topic_that_gets_one_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        with node_in(tmp_path) as node:
+            configs = (("retention.ms", "1000"), ("flush.ms", "1000"))
+            make_topics(node, NewTopic("orders", 1, configs=configs), NewTopic("plain", 1))
+            topic = node.image.topics[TopicName("orders")]
+            commit_changes(node, TopicConfigChanged(topic.topic_id, {"cleanup.policy": "compact"}))
+            node.groups.log.ensure_topic(lambda error: None)  # the coordinators' own topics are no news
+
+    asyncio.run(scenario())
+    assert messages(caplog) == [
+        "topic 'orders': settings without effect in this version: retention.ms",
+        "topic 'orders': settings without effect in this version: cleanup.policy",
+    ]
+
+
+def test_the_list_itself_cannot_be_set() -> None:
+    with pytest.raises(ConfigError, match="describes this version of the broker, and cannot be set"):
+        BrokerConfig.load(overrides=["penstock.topic.configs.without.effect=none"])
