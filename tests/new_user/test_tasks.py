@@ -233,3 +233,45 @@ def test_pipelines_beside_up_can_be_seen_and_stopped(shop: User) -> None:
     wait_until("the sixth row is copied", lambda: shop.sqlite("kept.db", "SELECT count(*) FROM kept") == [(6,)])
     shop.penstock("stop", "--delete", "kept")
     assert "kept" not in shop.penstock("ps").out
+
+
+def test_dead_letters_are_listed_and_replayed_after_a_fix(shop: User) -> None:
+    """Of five payments two have a text for an amount: two dead letters, and five rows after the fix and a replay."""
+    pipeline = """
+        name: payments
+        guarantee: exactly_once
+        source: {topic: payments, schema: "id BIGINT, amount %s"}
+        sink: {table: payments%s, url: "sqlite:///payments.db"}
+        on_error: {dead_letters: payments.dlq}
+        """
+    amounts: list[object] = [1.0, "two", 3.0, "four", 5.0]
+    shop.produce("payments", [{"id": number, "amount": amount} for number, amount in enumerate(amounts)])
+    shop.write("payments.yaml", pipeline % ("DOUBLE", ""))
+    assert shop.once("payments.yaml")["total"]["dead_letters"] == 2
+    [listed] = json.loads(shop.penstock("dead-letters", "list", "payments.dlq", "--json").out)
+    assert (listed["pipeline"], listed["stage"], listed["letters"], listed["waiting"]) == ("payments", "parse", 2, 2)
+    assert shop.penstock("dead-letters", "show", "payments.dlq").out.count("reason") == 2
+    shop.write("payments.yaml", pipeline % ("STRING", "_as_text"))
+    assert "replayed 2 dead letters" in shop.penstock("dead-letters", "replay", "payments.dlq").out
+    assert "replayed 0 dead letters" in shop.penstock("dead-letters", "replay", "payments.dlq").out, "once"
+    shop.once("payments.yaml", "--checkpoint", "as-text")
+    found = shop.sqlite("payments.db", "SELECT count(*), count(DISTINCT id) FROM payments_as_text")
+    assert found == [(7, 5)], "the five records, and the two that were replayed behind them"
+
+
+def test_a_preview_writes_nothing(shop: User) -> None:
+    """Three of ten rows are shown; no checkpoint, no table."""
+    shop.produce("previewed", orders(0, 10))
+    shop.write(
+        "previewed.yaml",
+        f"""
+        name: previewed
+        source: {{topic: previewed, schema: "{ORDERS}"}}
+        transform: SELECT id, upper(customer) AS customer FROM source
+        sink: {{table: previewed, url: "sqlite:///previewed.db"}}
+        """,
+    )
+    shown = shop.penstock("run", "--preview", "3", "previewed.yaml").out
+    assert sum(name in line for line in shown.splitlines() for name in ("ADA", "BOB", "CHEN")) == 3, shown
+    assert not (shop.directory / "previewed.db").exists()
+    assert not (shop.directory / ".penstock" / "checkpoints" / "previewed").exists()

@@ -142,6 +142,27 @@ def test_a_sink_that_fails_restarts_alone_and_one_that_fails_for_good_ends_the_p
     assert len(pipelines.records(copy)) == 3, "the other has its own progress"
 
 
+def test_a_row_that_fails_in_the_transform_of_one_sink_is_one_dead_letter(pipelines: Pipelines) -> None:
+    orders, whole, letters = pipelines.topic("orders"), pipelines.topic("whole"), pipelines.topic("letters")
+    pipelines.send(orders, [order(1, "7", 1), order(2, "seven", 1), order(3, "8", 1)])
+    pipelines.once(
+        f"""
+        name: {pipelines.name("cast")}
+        guarantee: exactly_once
+        source: {{topic: {orders}, schema: "{ORDERS}"}}
+        transform: SELECT id, CAST(customer AS INT) AS number FROM source
+        sinks:
+          whole: {{topic: {whole}, from: source}}
+          numbers: {{table: numbers, url: "sqlite:///numbers.db"}}
+        on_error: {{dead_letters: {letters}}}
+        """
+    )
+    assert table(pipelines.directory / "numbers.db", "SELECT * FROM numbers ORDER BY id") == [(1, 7), (3, 8)]
+    [letter] = pipelines.records(letters)
+    assert letter.headers["penstock.stage"] == "transform"
+    assert sorted(row["id"] for row in pipelines.values(whole)) == [1, 3], "a bad row is bad for every sink"
+
+
 def test_a_renamed_sink_is_not_taken_for_a_new_one(pipelines: Pipelines) -> None:
     orders, copy = pipelines.topic("orders"), pipelines.topic("copy")
     pipelines.send(orders, [order(1, "ada", 10)])

@@ -341,6 +341,11 @@ class PipelineRun:
             for path, note in state_notes(result.spec, result.rows):
                 message = result.spec.in_sink(f"{key_text(path)}: {note}")
                 self.settings.report({"event": "warning", "pipeline": spec.name, "message": message})
+        if spec.sinks is not None and spec.on_error != "stop" and not self._guards:
+            # A query may have passed a row before another finds that its transform fails for it: then neither that sink
+            # nor the dead letters would have it. So all of them are guarded from the beginning.
+            self._guards = self._found_guards()
+            found = self._transform(plan, spec, origin) if self._guards else found
         bad = [read.bad for read in self._reads.values() if read.bad is not None]
         if not bad:
             return found
