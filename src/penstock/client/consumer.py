@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -21,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from penstock.client.assignment import Assignment, OnPartitions, StartingOffsets, native, seek_with_retries
 from penstock.client.end_of_log import EndOfLog
 from penstock.client.errors import from_kafka_error
+from penstock.client.message_polling import poll_messages
 from penstock.client.offset_commits import OffsetCommits, OnCommit
-from penstock.client.record_reading import END_OF_PARTITION, RecordReader, error_of, no_offset, partition_of
+from penstock.client.record_reading import RecordReader, no_offset, partition_of
 from penstock.client.records import Record, next_offsets
 from penstock.client.serializers import Deserializer, Format, deserializer
 from penstock.client.settings import connection_config, consumer_settings, is_cooperative
@@ -389,31 +389,7 @@ class Consumer:
         self._assignment.assigned(client, partitions)
 
     def _fetched(self, limit: int, timeout_s: float) -> list[Message]:
-        client = self._client()
-        moved = self._assignment.moved
-        moved.clear()
-        messages: list[Message] = []
-        wait_s, deadline = timeout_s, time.monotonic() + timeout_s
-        while len(messages) < limit:
-            # One at a time: a rebalance happens inside this call, and records fetched before it may be revoked.
-            message = client.poll(wait_s)
-            if moved:
-                messages = [each for each in messages if partition_of(each) not in moved]
-                moved.clear()
-            if message is None:
-                break
-            error = message.error()
-            if error is not None:
-                if error.code() == END_OF_PARTITION:
-                    self._end_of_log.reported(partition_of(message), message.offset() or 0)
-                    wait_s = min(wait_s, max(0.0, deadline - time.monotonic()))
-                    continue
-                self._postponed = error_of(message)
-                if self._postponed is not None:
-                    break
-                continue
-            messages.append(message)
-            wait_s = 0.0
+        messages, self._postponed = poll_messages(self._client(), self._assignment, self._end_of_log, limit, timeout_s)
         return messages
 
     def _deserialized(self, messages: list[Message]) -> list[Record]:
