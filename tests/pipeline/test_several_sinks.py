@@ -163,6 +163,7 @@ def test_a_row_that_fails_in_the_transform_of_one_sink_is_one_dead_letter(pipeli
     assert sorted(row["id"] for row in pipelines.values(whole)) == [1, 3], "a bad row is bad for every sink"
 
 
+@pytest.mark.slow
 def test_a_renamed_sink_is_not_taken_for_a_new_one(pipelines: Pipelines) -> None:
     orders, copy = pipelines.topic("orders"), pipelines.topic("copy")
     pipelines.send(orders, [order(1, "ada", 10)])
@@ -189,6 +190,7 @@ def test_what_a_sink_cannot_take_names_its_key(pipelines: Pipelines) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_program_writes_to_several_sinks(pipelines: Pipelines) -> None:
     orders, copy = pipelines.topic("orders"), pipelines.topic("copy")
     pipelines.send(orders, [order(1, "ada", 10), order(2, "ada", 5)])
