@@ -13,6 +13,7 @@ import pytest
 
 from penstock import Consumer, Deduplicated, HandlerError, PostgresStore, Producer, Record, TopicPartition
 from penstock.client.delivery.loop import StoreSession
+from penstock.client.delivery.store_url import store_at
 from tests.conftest import optional_part_missing
 from tests.integration.client.conftest import NewTopic
 from tests.postgres_server import postgres_server
@@ -161,3 +162,34 @@ def test_consumers_may_start_at_the_same_moment(server: str, connection: Any) ->
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+def test_positions_are_found_and_moved_by_hand(server: str, opened: Opened) -> None:
+    consumer = FakeConsumer([record(0), record(1)])
+    session: Any = opened(consumer)
+    session.starting_offsets([P0])
+    store = store_at(url_of(server))
+    try:
+        assert store.positions("g") == {P0: None}
+        mark = store.move("g", {P0: 1})
+        assert store.positions("g") == {P0: 1}
+        assert store.positions("another") == {}
+    finally:
+        store.close()
+    assert mark.keeper == "store"
+    assert mark.place.startswith("postgresql://")
+    assert "password" not in mark.place
+    assert session.deliver([record(0)], lambda _records, _connection: None) == 0, "its ownership is gone"
+    assert consumer.positions[P0] == 1
+
+
+def url_of(server: str) -> str:
+    """The connection string as a URL, as a command line has it."""
+    import psycopg
+
+    with psycopg.connect(server) as connection:
+        info = connection.info
+        credentials = f"{info.user}:{info.password}@" if info.password else f"{info.user}@"
+        where = f"?host={info.host}&port={info.port}" if info.host.startswith("/") else ""
+        place = "" if where else f"{info.host}:{info.port}"
+        return f"postgresql://{credentials}{place}/{info.dbname}{where}"
