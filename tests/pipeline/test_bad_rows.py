@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.pipeline.api import PipelinePlan
+from penstock.pipeline.declaration.spec_file import parse_pipeline
 from penstock.pipeline.failure import PipelineFailed
+from penstock.pipeline.run import PipelineRun
 from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Found, Pipelines, of_kind
 
@@ -270,3 +273,43 @@ def test_a_failing_filter_in_a_join_is_found_in_the_source_that_it_reads(pipelin
     assert {number: headers["penstock.stage"] for number, headers in by_id(pipelines.records(letters)).items()} == {
         2: "transform"
     }
+
+
+def test_a_program_whose_frames_fail_for_a_row_runs_again_over_guarded_sources(pipelines: Pipelines) -> None:
+    orders, letters, good = pipelines.topic("orders", partitions=1), pipelines.name("letters"), pipelines.name("good")
+    pipelines.send(orders, [row(1, "10"), row(2, "abc"), row(3, "30")])
+    declared = parse_pipeline(
+        f"""
+        name: {pipelines.name("program")}
+        guarantee: exactly_once
+        source: {{topic: {orders}, schema: "{SCHEMA}"}}
+        sink: {{topic: {good}}}
+        on_error: {{dead_letters: {letters}}}
+        """,
+        "program.yaml",
+    ).spec
+    events: list[Any] = []
+    run = PipelineRun(declared, pipelines.settings(once=True, report=events.append))
+    source = run.read("source", declared.all_sources["source"])
+    result = source.where("id > 0").withColumn("number", source["amount"].cast("int")).select("id", "number")
+    run.execute(PipelinePlan(declared, pipelines.directory, {None: result}))
+    assert sorted(found["number"] for found in pipelines.values(good)) == [10, 30]
+    assert [letter.headers["penstock.reason"] for letter in pipelines.records(letters)] == [
+        "CAST(amount AS INT) fails for amount = 'abc'"
+    ]
+    assert len(of_kind(events, "restarting")) == 1
+
+
+def test_state_without_bounds_is_a_warning_when_a_run_starts(pipelines: Pipelines) -> None:
+    a, b = pipelines.topic("a", partitions=1), pipelines.topic("b", partitions=1)
+    pipelines.send(a, [{"id": 1}])
+    events = pipelines.once(f"""
+        name: {pipelines.name("joined")}
+        sources:
+          a: {{topic: {a}, schema: "id INT"}}
+          b: {{topic: {b}, schema: "id INT"}}
+        transform: SELECT a.id FROM a JOIN b ON a.id = b.id
+        sink: {{console: true}}
+    """)
+    [warning] = of_kind(events, "warning")
+    assert warning["message"].startswith("transform: without watermarks, the join keeps every row of both streams")

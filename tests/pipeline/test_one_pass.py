@@ -26,6 +26,7 @@ def carried(spark: SparkSession, transform: Any, directory: Path) -> DataFrame |
         " FROM VALUES (1L, 'one', 1), (2L, 'two', 0), (3L, 'dead', 0) AS rows(id, word, divisor)"
     )
     good = marked.where(f"{DEAD_LETTER} IS NULL").drop(DEAD_LETTER)
+    session.udf.register("loud", str.upper)
     apply_transform(session, spec, {"source": good}, directory)
     return in_one_pass(session, spec, good, marked)
 
@@ -63,6 +64,8 @@ def test_plain_queries_keep_dead_letters_beside_their_rows(
         "WITH other AS (SELECT id FROM source) SELECT id FROM other",
         "SELECT id FROM source WHERE id IN (SELECT id FROM source)",
         {"python": "unchanged:rows"},
+        # Spark calls it for dead letters, too, whatever condition stands before.
+        "SELECT loud(word) AS word FROM source",
     ],
 )
 def test_other_transforms_are_left_to_a_union(spark: SparkSession, tmp_path: Path, transform: Any) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.pipeline.declaration.spec import PipelineSpec
 from penstock.pipeline.declaration.transform_spec import SqlStep
 from penstock.pipeline.rows.dead_letters import DEAD_LETTER, METRIC
-from penstock.pipeline.spark.internals import operators, simple_query
+from penstock.pipeline.spark.internals import calls_python, operators, simple_query
 from penstock.pipeline.spark.messages import quiet_pyspark
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def _expanded(expressions: Sequence[str | None], columns: list[str]) -> list[str
 
 
 def _is_plain(asked: DataFrame) -> bool:
-    """No aggregation, join, generator or limit: one row in, at most one out."""
+    """No aggregation, join, generator or limit: one row in, at most one out. No Python, which would see bad rows."""
     found = operators(asked)
-    return found is not None and _PLAIN_OPERATORS.issuperset(found)
+    return found is not None and _PLAIN_OPERATORS.issuperset(found) and not calls_python(asked)
 
 
 def _same(plain: DataFrame, columns: list[str], condition: str | None, asked: DataFrame) -> bool:

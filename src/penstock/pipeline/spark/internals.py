@@ -173,6 +173,20 @@ def operators(frame: DataFrame) -> list[str] | None:
     return names if node.children().length() == 0 else None
 
 
+def calls_python(frame: DataFrame) -> bool:
+    """Whether a Python function is called for its rows. Spark calls it for all, whatever condition stands before it."""
+
+    def is_python(expression: Any) -> bool:
+        return "Python" in str(expression.getClass().getSimpleName()) or any(
+            map(is_python, _sequence(expression.children()))
+        )
+
+    def look(node: Any) -> bool:
+        return any(map(is_python, _sequence(node.expressions()))) or any(map(look, _sequence(node.children())))
+
+    return look(_analyzed(frame))
+
+
 def is_deterministic(frame: DataFrame, expression: str) -> bool:
     """Whether an expression over the frame's columns says the same of a row whenever it is evaluated."""
     return bool(_analyzed(frame.selectExpr(expression)).projectList().apply(0).deterministic())
