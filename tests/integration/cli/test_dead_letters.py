@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from penstock.client.dead_letters import topics
+from penstock.client.dead_letters.replay import replay
 from penstock.core import dead_letters as names
 from tests.conftest import RunningBroker
 from tests.integration.cli.conftest import TIMEOUT_S, Command, command_line, environment, only_line
@@ -167,3 +169,17 @@ def test_a_replay_that_is_killed_neither_loses_nor_repeats(penstock: Command, sc
     assert penstock("dead-letters", "replay", scene.letters, "--batch-size", "7").returncode == 0
     after = Counter(message.value() for message in scene.records(scene.orders))
     assert after - before == Counter(b"order %d" % number for number in numbers)
+
+
+def test_letters_of_many_polls_are_replayed_with_their_headers(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two polls for letters, the records that they are of are read."""
+    monkeypatch.setattr(topics, "_CHUNK_RECORDS", 3)
+    scene.add(range(10))
+    configuration = {"bootstrap.servers": scene.servers}
+    with topics.DeadLetterTopics(configuration) as reader:
+        outcome = replay(configuration, reader, scene.letters, choose=lambda _: True, chunk_letters=2)
+    assert outcome.letters == 10
+    again = scene.records(scene.orders, {0: 5, 1: 5})
+    assert sorted((message.value(), message.headers()) for message in again) == [
+        (b"order %d" % number, [("trace", str(number).encode())]) for number in range(10)
+    ]

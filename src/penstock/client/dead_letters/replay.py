@@ -75,12 +75,13 @@ def replay(
     """Writes each chosen letter to `target`, or to the partition that it was read from. Calls `committed` after each
     transaction. Raises ClientError; what was committed before stays so."""
     topics.partitions(topic)  # raises UnknownTopic before anything is fenced
-    with _transactions(configuration, topic) as transactions:
+    # A consumer of their own for the records that letters are of: the other one is in the middle of the letters.
+    with DeadLetterTopics(configuration) as originals, _transactions(configuration, topic) as transactions:
         replayed = Replayed()
         for partition, done in topics.done(topic).items():
             for chunk in _chunks(topics, topic, partition, done, choose, target, replayed, chunk_letters):
                 records = [(letter, target or str(letter.source_topic)) for letter in chunk.letters]
-                transactions.write(topics, chunk, records, keep_partition=target is None)
+                transactions.write(originals, chunk, records, keep_partition=target is None)
                 replayed.letters += len(records)
                 for _, written in records:
                     replayed.by_target[written] = replayed.by_target.get(written, 0) + 1
@@ -131,7 +132,7 @@ class _Transactions:
         self._failed: list[Any] = []
 
     def write(
-        self, topics: DeadLetterTopics, chunk: _Chunk, records: list[tuple[DeadLetter, str]], *, keep_partition: bool
+        self, originals: DeadLetterTopics, chunk: _Chunk, records: list[tuple[DeadLetter, str]], *, keep_partition: bool
     ) -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
@@ -142,7 +143,7 @@ class _Transactions:
         try:
             self._producer.begin_transaction()
             for letter, target in records:
-                headers = letter.headers or _original_headers(topics, letter)
+                headers = letter.headers or _original_headers(originals, letter)
                 place: dict[str, Any] = {"partition": letter.source_partition} if keep_partition else {}
                 self._producer.produce(
                     target, value=letter.value, key=letter.key, headers=list(headers), on_delivery=self._seen, **place
@@ -182,11 +183,11 @@ def _transactions(configuration: Mapping[str, Any], topic: str) -> Iterator[_Tra
         member.close()
 
 
-def _original_headers(topics: DeadLetterTopics, letter: DeadLetter) -> list[tuple[str, bytes | None]]:
+def _original_headers(originals: DeadLetterTopics, letter: DeadLetter) -> list[tuple[str, bytes | None]]:
     """A pipeline's dead letter has no headers of the record; the record itself has, while its topic keeps it."""
     if letter.source_topic is None or letter.source_partition is None or letter.source_offset is None:
         return []
-    record = topics.record_at(letter.source_topic, letter.source_partition, letter.source_offset)
+    record = originals.record_at(letter.source_topic, letter.source_partition, letter.source_offset)
     if record is None or record.value() != letter.value:
         return []
     found: Any = record.headers() or ()
