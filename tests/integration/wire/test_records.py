@@ -27,6 +27,14 @@ def test_metadata_names_leaders_and_ids_and_creates_nothing(client: WireClient, 
     assert topic in client.metadata().topics
 
 
+def test_a_setting_of_a_topic_is_told_and_what_is_unknown_is_none(client: WireClient, servers: str) -> None:
+    """At once: a topic that does not exist is not waited for."""
+    topic = new_topic(servers)
+    assert client.topic_config(topic, "max.message.bytes") == "1048588", "the default, too"
+    assert client.topic_config(topic, "no.such.setting") is None
+    assert client.topic_config(f"absent-{uuid4().hex}", "max.message.bytes") is None
+
+
 def test_produced_batches_come_back_as_bytes(client: WireClient, servers: str) -> None:
     first, second = (TopicPartition(new_topic(servers, 2), index) for index in (0, 1))
     second = TopicPartition(first.topic, 1)

@@ -117,14 +117,13 @@ class RowEncoder:
         from penstock.protocol.compression import Compression
 
         options = self._options
+        partitions = self._partition_count(topic)  # which waits until the topic exists
         bytes_max = self._bytes_max[topic] = self._ask_bytes_max(topic)
         batch_bytes = options.batch_bytes
         if bytes_max is not None:
             batch_bytes = max(min(batch_bytes, bytes_max - bytes_max // _COMPRESSION_OVERHEAD), _BATCH_BYTES_MIN)
         encoder = self._encoders[topic] = ColumnEncoder(
-            ColumnPartitioner(
-                self._partition_count(topic), first_turn=self._first_turn, rows_per_turn=options.batch_rows
-            ),
+            ColumnPartitioner(partitions, first_turn=self._first_turn, rows_per_turn=options.batch_rows),
             compression=Compression[options.compression.upper()],
             compression_level=options.compression_level,
             limits=BatchLimits(options.batch_rows, batch_bytes),
