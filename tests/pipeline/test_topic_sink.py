@@ -178,13 +178,17 @@ def test_new_partitions_are_written_to_while_a_query_runs(
         feed.numbers(source, range(100))
         query.processAllAvailable()
         feed.add_partitions(target, 4)
-        feed.numbers(source, range(100, 200))
-        query.processAllAvailable()
+        # The number of partitions is asked for once a second.
+        for sent in range(100, 2000, 100):
+            feed.numbers(source, range(sent, sent + 100))
+            query.processAllAvailable()
+            found = contents(feed.bootstrap_servers, target)
+            later = [record for record in found if int(record.value or b"") >= sent]
+            if {record.partition for record in later} == {0, 1, 2, 3}:
+                break
     finally:
         query.stop()
-    found = contents(feed.bootstrap_servers, target)
-    assert Counter(record.value for record in found) == Counter(b"%d" % number for number in range(200))
-    later = [record for record in found if int(record.value or b"") >= 100]
+    assert Counter(record.value for record in found) == Counter(b"%d" % number for number in range(sent + 100))
     assert {record.partition for record in later} == {0, 1, 2, 3}
     assert _partitions(later) == [Hash()(record.key, None, 4) for record in later]
 

@@ -47,7 +47,7 @@ class PostgresTable(LandingStore):
     def __init__(self, target: TableTarget, columns: Sequence[Column]) -> None:
         super().__init__(target, columns)
         # By connection: a table that was made again is looked at again after the failure that tells.
-        self._casts: WeakKeyDictionary[Database, list[str]] = WeakKeyDictionary()
+        self._types: WeakKeyDictionary[Database, dict[str, str]] = WeakKeyDictionary()
 
     # In a task
 
@@ -97,7 +97,7 @@ class PostgresTable(LandingStore):
         )
 
     def insert(self, database: Database, loaded: str) -> None:
-        values = ", ".join(self._values(database))
+        values = ", ".join(self._value(database, column.name) for column in self.columns)
         if self.target.mode == "append":
             database.execute(f"{self.insertion()} SELECT {values} FROM ({loaded}) staged")  # noqa: S608
             return
@@ -109,8 +109,7 @@ class PostgresTable(LandingStore):
             return
         # A key is in one of the two only, so it does not matter that neither sees what the other does.
         is_same = " AND ".join(
-            f"target.{self.dialect.quoted(name)} = {value}"
-            for name, value in zip(self.target.key, self._key_values(database), strict=True)
+            f"target.{self.dialect.quoted(name)} = {self._value(database, name, 'latest')}" for name in self.target.key
         )
         database.execute(
             f"WITH latest AS MATERIALIZED ({latest}), gone AS (DELETE FROM {self.names.target} target USING latest"  # noqa: S608
@@ -118,24 +117,13 @@ class PostgresTable(LandingStore):
             f" {self.insertion()} SELECT {values} FROM latest WHERE NOT {self.staged_flag} {self.conflict_clause()}"
         )
 
-    def _key_values(self, database: Database) -> list[str]:
-        names = [column.name for column in self.columns]
-        return [
-            self._values(database)[names.index(name)].replace(
-                f"c{names.index(name)}", f"latest.c{names.index(name)}", 1
-            )
-            for name in self.target.key
-        ]
-
-    def _values(self, database: Database) -> list[str]:
-        """The staged columns in the target's own types; text, for example, becomes jsonb only by a cast."""
-        if database not in self._casts:
-            types = {column.name: column.plain for column in self.existing_columns(database)}
-            self._casts[database] = [
-                f"CAST(c{number} AS {types[column.name]})" if column.name in types else f"c{number}"
-                for number, column in enumerate(self.columns)
-            ]
-        return self._casts[database]
+    def _value(self, database: Database, name: str, relation: str = "") -> str:
+        """A staged column in the target's own type; text, for example, becomes jsonb only by a cast."""
+        if database not in self._types:
+            self._types[database] = {column.name: column.plain for column in self.existing_columns(database)}
+        staged = f"{relation}.{self.staged(name)}" if relation else self.staged(name)
+        declared = self._types[database].get(name)
+        return staged if declared is None else f"CAST({staged} AS {declared})"
 
     def staging_tables(self, database: Database) -> list[str]:
         schema = "current_schema()" if self.names.schema is None else self.dialect.quoted_text(self.names.schema)
