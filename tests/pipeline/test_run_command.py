@@ -28,7 +28,7 @@ on_error: {dead_letters: revenue.dlq}
 COPY = """
 name: copy
 guarantee: exactly_once
-source: {topic: orders, schema: "id BIGINT"}
+source: {topic: invoices, schema: "id BIGINT"}
 sink: {topic: copies}
 on_error: drop
 """
@@ -65,7 +65,8 @@ p.run()
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directory in which `penstock up pipelines` runs: one pipeline, and a file with a mistake."""
     directory = tmp_path_factory.mktemp("up")
-    assert penstock(directory, "topic", "create", "orders").returncode == 0
+    for topic in ("orders", "invoices"):
+        assert penstock(directory, "topic", "create", topic).returncode == 0
     (directory / "pipelines").mkdir()
     (directory / "pipelines" / "copy.yaml").write_text(COPY)
     (directory / "pipelines" / "broken.yaml").write_text(COPY.replace("sink:", "snk:").replace("name: copy", "name: b"))
@@ -128,7 +129,7 @@ def test_the_pipelines_of_a_directory_are_seen_and_steered(up: Path) -> None:
     assert broken["state"] == "FAILED"
     assert broken["reason"].endswith("broken.yaml:5: snk: unknown key (did you mean 'sink'?)")
     before = shown(up, "copy")["total"]["rows"]
-    assert penstock(up, "produce", "orders", stdin='{"id": 1, "customer": "eve", "amount": 0}\n').returncode == 0
+    assert penstock(up, "produce", "invoices", stdin='{"id": 1}\n').returncode == 0
     wait_for_status(up, "copy", lambda status: status["total"]["rows"] > before and status["activity"] == "up to date")
 
     beside = penstock(up, "run", "--once", "pipelines/copy.yaml")
@@ -150,7 +151,7 @@ def test_the_pipelines_of_a_directory_are_seen_and_steered(up: Path) -> None:
 @pytest.mark.kills
 def test_pipelines_that_should_run_run_again_after_kill_9_of_the_engine(tmp_path: Path) -> None:
     (tmp_path / "copy.yaml").write_text(COPY)
-    assert penstock(tmp_path, "produce", "orders", stdin='{"id": 1}\n').returncode == 0
+    assert penstock(tmp_path, "produce", "invoices", stdin='{"id": 1}\n').returncode == 0
     with running(tmp_path, "up", "--listen", "127.0.0.1:0", "--json") as engine:
         engine.wait_for("ready")
         assert penstock(tmp_path, "run", "--detach", "copy.yaml").returncode == ExitCode.OK
@@ -158,7 +159,7 @@ def test_pipelines_that_should_run_run_again_after_kill_9_of_the_engine(tmp_path
         engine.process.kill()
         engine.process.wait(PATIENCE_S)
     assert shown(tmp_path, "copy")["state"] == "UNASSIGNED"
-    assert penstock(tmp_path, "produce", "orders", stdin='{"id": 2}\n').returncode == 0
+    assert penstock(tmp_path, "produce", "invoices", stdin='{"id": 2}\n').returncode == 0
     with running(tmp_path, "up", "--listen", "127.0.0.1:0", "--json") as engine:
         engine.wait_for("ready")
         wait_for_status(tmp_path, "copy", lambda status: status["total"]["rows"] == 1)
