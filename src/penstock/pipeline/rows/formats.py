@@ -106,5 +106,15 @@ def evaluated_once(column: Column) -> Column:
     return f.when(f.spark_partition_id() >= 0, column)
 
 
+def rarely_evaluated(column: Column) -> Column:
+    """The same column, outside of the code that Spark generates for every row.
+
+    What few rows need would make that code too large for Java's compiler, and every row slow.
+    """
+    from pyspark.sql import functions as f
+
+    return f.element_at(f.transform(f.array(f.lit(0)), lambda _: column), 1)
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

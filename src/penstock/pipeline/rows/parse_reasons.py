@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from penstock.pipeline.rows.bad_rows import excerpt
-from penstock.pipeline.rows.formats import CORRUPT, TINYINT_RANGE, parsed
+from penstock.pipeline.rows.formats import CORRUPT, TINYINT_RANGE, parsed, rarely_evaluated
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -56,7 +56,7 @@ class ParsedColumns:
         from pyspark.sql import functions as f
 
         said = [self._wrong_column(text, row), self._wrong_shape(text)]
-        return f.coalesce(*(reason for reason in said if reason is not None))
+        return rarely_evaluated(f.coalesce(*(reason for reason in said if reason is not None)))
 
     def changed(self, row: Column, text: Column | None = None) -> Column:
         """The reason for a row that did parse, with another value than its text has; NULL for any other.
@@ -77,10 +77,8 @@ class ParsedColumns:
                 found = f.when(is_too_large, self._got(field, number)).otherwise(found)
             elif isinstance(field.dataType, TimestampType):
                 first, last = (f.lit(time).cast("timestamp") for time in _TIMES)
-                said = f.concat(
-                    self._got(field, value.cast("string") if text is None else self._given(text, field.name)),
-                    f.lit(", not in the years 1 to 9999; a number is in seconds"),
-                )
+                given = value.cast("string") if text is None else self._given(text, field.name)
+                said = f.concat(self._got(field, given), f.lit(", not in the years 1 to 9999; a number is in seconds"))
                 found = f.when(~value.between(first, last), said).otherwise(found)
         return found
 
@@ -103,7 +101,8 @@ class ParsedColumns:
         from pyspark.sql import functions as f
 
         type_name = field.dataType.simpleString().upper()
-        return f.concat(f.lit(f"column '{field.name}' is {type_name} as {self.origin}, got "), excerpt(given))
+        said = f.concat(f.lit(f"column '{field.name}' is {type_name} as {self.origin}, got "), excerpt(given))
+        return rarely_evaluated(said)
 
     def _given(self, text: Column, name: str) -> Column:
         """What the text has for a column, as text; NULL if it has nothing, or if the name cannot be looked for."""
@@ -153,7 +152,7 @@ def not_utf8(text: Column, subject: str) -> Column:
     legible = f.make_valid_utf8(text)
     place = f.instr(legible, REPLACEMENT_CHARACTER).cast("string")
     said = f.concat(f.lit(f"{subject} is not valid UTF-8 at character "), place, f.lit(": "), excerpt(legible))
-    return f.when(~f.coalesce(f.is_valid_utf8(text), f.lit(True)), said)
+    return f.when(~f.coalesce(f.is_valid_utf8(text), f.lit(True)), rarely_evaluated(said))
 
 
 def replaced_characters(row: Column, schema: StructType, subject: str) -> Column:
@@ -186,7 +185,7 @@ def _lone_surrogate(text: Column, subject: str) -> Column:
 
     said = f.concat(f.lit(f"{subject} has half of a surrogate pair: "), excerpt(text))
     # Few values have an escape at all, and a search costs a fraction of the pattern.
-    return f.when(f.contains(text, f.lit("\\u")) & f.rlike(text, f.lit(_LONE_SURROGATE)), said)
+    return f.when(f.contains(text, f.lit("\\u")) & f.rlike(text, f.lit(_LONE_SURROGATE)), rarely_evaluated(said))
 
 
 def _more_than_an_object(text: Column, subject: str) -> Column:
@@ -197,7 +196,7 @@ def _more_than_an_object(text: Column, subject: str) -> Column:
     behind = f.octet_length(text) - f.octet_length(f.substring_index(text, "}", 1)) - 1
     without_strings = f.regexp_replace(text, _STRINGS, "")
     said = f.concat(f.lit(f"{subject} has more than one JSON object: "), excerpt(text))
-    return f.when((behind > 0) & f.rlike(without_strings, f.lit(_OBJECT_BEHIND_OBJECT)), said)
+    return f.when((behind > 0) & f.rlike(without_strings, f.lit(_OBJECT_BEHIND_OBJECT)), rarely_evaluated(said))
 
 
 def corrupt(row: Column) -> Column:
