@@ -49,9 +49,9 @@ def members_text(group: GroupDescription) -> str:
     if len(group.members) > _MEMBERS_NAMED:
         named.append(f"{len(group.members) - _MEMBERS_NAMED} more")
     setting = "group.consumer.session.timeout.ms" if group.protocol == "consumer" else "session.timeout.ms"
-    plural = "" if len(group.members) == 1 else "s"
+    members, them = ("member", "it") if len(group.members) == 1 else ("members", "them")
     return (
-        f"group '{group.name}' has {len(group.members)} active member{plural} ({', '.join(named)}); stop them first; a "
+        f"group '{group.name}' has {len(group.members)} active {members} ({', '.join(named)}); stop {them} first; a "
         f"member that was killed leaves when its session ends, by default after 45 s ({setting})"
     )
 

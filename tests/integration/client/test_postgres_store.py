@@ -101,8 +101,8 @@ def test_with_a_broker(
     assert results(connection) == sorted(str(number) for number in range(40))
 
 
-def test_a_handler_cannot_commit(opened: Opened, connection: Any) -> None:
-    session = opened(FakeConsumer([record(0)]))
+def test_a_handler_cannot_commit(opened: Opened, group: str, connection: Any) -> None:
+    session = opened(FakeConsumer([record(0)], group_id=group))
     session.starting_offsets([P0])
 
     def call(_records: Sequence[Record], *transaction: Any) -> None:
@@ -114,8 +114,8 @@ def test_a_handler_cannot_commit(opened: Opened, connection: Any) -> None:
     assert results(connection) == []
 
 
-def test_a_consumer_that_was_put_out_is_rolled_back(opened: Opened, connection: Any) -> None:
-    zombie, successor = FakeConsumer([record(0)]), FakeConsumer([record(0)])
+def test_a_consumer_that_was_put_out_is_rolled_back(opened: Opened, group: str, connection: Any) -> None:
+    zombie, successor = FakeConsumer([record(0)], group_id=group), FakeConsumer([record(0)], group_id=group)
     old = opened(zombie)
     old.starting_offsets([P0])
     new = opened(successor)
@@ -126,13 +126,13 @@ def test_a_consumer_that_was_put_out_is_rolled_back(opened: Opened, connection: 
     assert results(connection) == ["0"]
 
 
-def test_a_takeover_waits_for_a_commit_under_way(server: str, opened: Opened, connection: Any) -> None:
+def test_a_takeover_waits_for_a_commit_under_way(server: str, opened: Opened, group: str, connection: Any) -> None:
     """The predecessor has moved the offset and not committed yet: its successor reads what it commits, not the past."""
-    consumer = FakeConsumer([record(0)])
+    consumer = FakeConsumer([record(0)], group_id=group)
     first = PostgresStore(server)
     session: Any = first.open(consumer, FakePublisher())  # type: ignore[arg-type]
     session.starting_offsets([P0])
-    successor = opened(FakeConsumer([record(0)]))
+    successor = opened(FakeConsumer([record(0)], group_id=group))
     found: list[Any] = []
     with first.transaction() as open_transaction:
         keep(record(0), open_transaction)
@@ -147,12 +147,12 @@ def test_a_takeover_waits_for_a_commit_under_way(server: str, opened: Opened, co
     assert results(connection) == ["0"]
 
 
-def test_consumers_may_start_at_the_same_moment(server: str, connection: Any) -> None:
+def test_consumers_may_start_at_the_same_moment(server: str, group: str, connection: Any) -> None:
     failures: list[Exception] = []
 
     def start() -> None:
         try:
-            PostgresStore(server).open(FakeConsumer([]), FakePublisher()).close()  # type: ignore[arg-type]
+            PostgresStore(server).open(FakeConsumer([], group_id=group), FakePublisher()).close()  # type: ignore[arg-type]
         except Exception as failure:
             failures.append(failure)
 
@@ -164,16 +164,16 @@ def test_consumers_may_start_at_the_same_moment(server: str, connection: Any) ->
     assert failures == []
 
 
-def test_positions_are_found_and_moved_by_hand(server: str, opened: Opened) -> None:
-    consumer = FakeConsumer([record(0), record(1)])
+def test_positions_are_found_and_moved_by_hand(server: str, group: str, opened: Opened) -> None:
+    consumer = FakeConsumer([record(0), record(1)], group_id=group)
     session: Any = opened(consumer)
     session.starting_offsets([P0])
     store = store_at(url_of(server))
     try:
-        assert store.positions("g") == {P0: None}
-        mark = store.move("g", {P0: 1})
-        assert store.positions("g") == {P0: 1}
-        assert store.positions("another") == {}
+        assert store.positions(group) == {P0: None}
+        mark = store.move(group, {P0: 1})
+        assert store.positions(group) == {P0: 1}
+        assert store.positions(f"{group}-another") == {}
     finally:
         store.close()
     assert mark.keeper == "store"
