@@ -7,11 +7,13 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from penstock import Admin
 from penstock.client.dead_letters import topics
 from penstock.client.dead_letters.replay import replay
 from penstock.core import dead_letters as names
@@ -171,14 +173,77 @@ def test_a_replay_that_is_killed_neither_loses_nor_repeats(penstock: Command, sc
     assert after - before == Counter(b"order %d" % number for number in numbers)
 
 
-def test_letters_of_many_polls_are_replayed_with_their_headers(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two polls for letters, the records that they are of are read."""
-    monkeypatch.setattr(topics, "_CHUNK_RECORDS", 3)
+class CountedConsumer(Consumer):
+    """Remembers the partitions of each assignment, which begins fetches of its own."""
+
+    assignments: ClassVar[list[list[str]]] = []
+
+    def assign(self, partitions: Any, *more: Any) -> Any:
+        self.assignments.append([place.topic for place in partitions])
+        return super().assign(partitions, *more)
+
+
+@pytest.fixture
+def assignments(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Those of all consumers from now on."""
+    CountedConsumer.assignments.clear()
+    monkeypatch.setattr(confluent_kafka, "Consumer", CountedConsumer)
+    return CountedConsumer.assignments
+
+
+def test_topics_are_looked_at_together(
+    scene: Scene, new_topic: Callable[..., str], assignments: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand topics take as many requests as these."""
+    scene.add([0])
+    producer = Producer({"bootstrap.servers": scene.servers})
+    others = [new_topic(partitions=2) for _ in range(20)]
+    for topic in others:
+        producer.produce(topic, "no letter")
+    producer.flush()
+    asked = []
+    offsets = Admin.offsets
+
+    def counted(self: Admin, partitions: Any, *which: Any, **how: Any) -> Any:
+        asked.append(which)
+        return offsets(self, partitions, *which, **how)
+
+    monkeypatch.setattr(Admin, "offsets", counted)
+    with topics.DeadLetterTopics({"bootstrap.servers": scene.servers}) as reader:
+        found = reader.names()
+    assert scene.letters in found
+    assert not {scene.orders, *others} & set(found)
+    assert asked == [("earliest",), ("latest",)]
+    # The second looks further back, where a test has left aborted records behind letters.
+    together, *further_back = assignments
+    assert {scene.orders, scene.letters, *others} <= set(together)
+    assert not {scene.orders, scene.letters, *others} & {topic for later in further_back for topic in later}
+
+
+def test_aborted_records_hide_no_letters(scene: Scene) -> None:
+    scene.add(range(2))
+    producer = Producer({"bootstrap.servers": scene.servers, "transactional.id": f"{scene.letters}-aborted"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for number in range(40):
+        producer.produce(scene.letters, f"aborted {number}", headers={names.REASON: "no"})
+    producer.flush()
+    producer.abort_transaction()
+    with topics.DeadLetterTopics({"bootstrap.servers": scene.servers}) as reader:
+        assert scene.letters in reader.names()
+        assert [letter.value for letter in reader.letters(scene.letters)] == [b"order 0", b"order 1"]
+
+
+def test_letters_are_replayed_with_the_headers_of_their_records(scene: Scene, assignments: list[list[str]]) -> None:
+    """A pipeline's letters do not have them. The records are read together, beside the letters."""
     scene.add(range(10))
     configuration = {"bootstrap.servers": scene.servers}
     with topics.DeadLetterTopics(configuration) as reader:
-        outcome = replay(configuration, reader, scene.letters, choose=lambda _: True, chunk_letters=2)
-    assert outcome.letters == 10
+        first = replay(configuration, reader, scene.letters, choose=lambda letter: letter.offset < 6, chunk_letters=2)
+        assignments.clear()
+        second = replay(configuration, reader, scene.letters, choose=lambda _: True)
+    assert (first.letters, second.letters) == (6, 4)
+    assert sorted(assignments) == sorted([[scene.letters], [scene.orders], [scene.orders]])
     again = scene.records(scene.orders, {0: 5, 1: 5})
     assert sorted((message.value(), message.headers()) for message in again) == [
         (b"order %d" % number, [("trace", str(number).encode())]) for number in range(10)

@@ -12,16 +12,18 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.client.assignment import native
 from penstock.client.dead_letters.done import Done, TooScattered
 from penstock.client.dead_letters.letter import DeadLetter, is_dead_letter, letter_of
 from penstock.client.dead_letters.topics import DeadLetterTopics, replay_group
 from penstock.client.errors import from_kafka_error
 from penstock.core.errors import ClientError
+from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -31,6 +33,8 @@ _TIMEOUT_S: Final = 30.0
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 Choice = Callable[[DeadLetter], bool]
+_Source = tuple[TopicPartition, int]
+_Headers = list[tuple[str, bytes | None]]
 
 
 @dataclass(slots=True)
@@ -78,8 +82,10 @@ def replay(
     # A consumer of their own for the records that letters are of: the other one is in the middle of the letters.
     with DeadLetterTopics(configuration) as originals, _transactions(configuration, topic) as transactions:
         replayed = Replayed()
-        for partition, done in topics.done(topic).items():
-            for chunk in _chunks(topics, topic, partition, done, choose, target, replayed, chunk_letters):
+        done = topics.done(topic)
+        for place, bounds in topics.bounds(TopicPartition(topic, partition) for partition in done).items():
+            its_done = done[place.partition]
+            for chunk in _chunks(topics, place, bounds, its_done, choose, target, replayed, chunk_letters):
                 records = [(letter, target or str(letter.source_topic)) for letter in chunk.letters]
                 transactions.write(originals, chunk, records, keep_partition=target is None)
                 replayed.letters += len(records)
@@ -91,18 +97,18 @@ def replay(
 
 def _chunks(
     topics: DeadLetterTopics,
-    topic: str,
-    partition: int,
+    place: TopicPartition,
+    bounds: tuple[int, int],
     done: Done,
     choose: Choice,
     target: str | None,
     replayed: Replayed,
     chunk_letters: int,
 ) -> Iterator[_Chunk]:
-    first, end = topics.bounds(topic, partition)
-    chunk = _Chunk(partition, done.with_range(0, first))
+    first, end = bounds
+    chunk = _Chunk(place.partition, done.with_range(0, first))
     behind = max(first, done.next_offset)
-    for message in topics.records(topic, partition, behind, end):
+    for message in topics.records(place, behind, end):
         offset = message.offset()
         assert offset is not None
         chunk.done = chunk.done.with_range(behind, offset)
@@ -119,7 +125,7 @@ def _chunks(
         chunk.done = chunk.done.with_offsets([offset])
         if len(chunk.letters) >= chunk_letters:
             yield chunk
-            chunk = _Chunk(partition, chunk.done)
+            chunk = _Chunk(place.partition, chunk.done)
     if chunk.letters:
         yield chunk
 
@@ -134,16 +140,17 @@ class _Transactions:
     def write(
         self, originals: DeadLetterTopics, chunk: _Chunk, records: list[tuple[DeadLetter, str]], *, keep_partition: bool
     ) -> None:
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import KafkaException
 
         try:
             metadata = chunk.done.metadata()
         except TooScattered as refusal:
             raise ClientError(f"topic '{self._topic}': {refusal}") from refusal
+        original = _original_headers(originals, chunk.letters)
         try:
             self._producer.begin_transaction()
             for letter, target in records:
-                headers = letter.headers or _original_headers(originals, letter)
+                headers = letter.headers or original.get(_source(letter), ())
                 place: dict[str, Any] = {"partition": letter.source_partition} if keep_partition else {}
                 self._producer.produce(
                     target, value=letter.value, key=letter.key, headers=list(headers), on_delivery=self._seen, **place
@@ -151,8 +158,8 @@ class _Transactions:
             self._producer.flush(_TIMEOUT_S)
             if self._failed:
                 raise KafkaException(self._failed[0])
-            offset = TopicPartition(self._topic, chunk.partition, chunk.done.next_offset, metadata=metadata)
-            self._producer.send_offsets_to_transaction([offset], self._group, _TIMEOUT_S)
+            offsets = native({TopicPartition(self._topic, chunk.partition): chunk.done.next_offset}, metadata)
+            self._producer.send_offsets_to_transaction(offsets, self._group, _TIMEOUT_S)
             self._producer.commit_transaction(_TIMEOUT_S)
         except KafkaException as failure:
             self._producer.abort_transaction(_TIMEOUT_S)
@@ -183,12 +190,25 @@ def _transactions(configuration: Mapping[str, Any], topic: str) -> Iterator[_Tra
         member.close()
 
 
-def _original_headers(originals: DeadLetterTopics, letter: DeadLetter) -> list[tuple[str, bytes | None]]:
+def _original_headers(originals: DeadLetterTopics, letters: Iterable[DeadLetter]) -> dict[_Source | None, _Headers]:
     """A pipeline's dead letter has no headers of the record; the record itself has, while its topic keeps it."""
+    values: dict[_Source | None, bytes | None] = {}
+    offsets: dict[TopicPartition, set[int]] = {}
+    for letter in letters:
+        source = _source(letter)
+        if source is not None and not letter.headers:
+            values[source] = letter.value
+            offsets.setdefault(source[0], set()).add(source[1])
+    found: dict[_Source | None, _Headers] = {}
+    for place, offset, record in originals.records_at(offsets):
+        if record.value() == values[place, offset]:
+            headers: Any = record.headers() or ()
+            found[place, offset] = list(headers)
+    return found
+
+
+def _source(letter: DeadLetter) -> _Source | None:
+    """Where the record was read; None if that was no topic."""
     if letter.source_topic is None or letter.source_partition is None or letter.source_offset is None:
-        return []
-    record = originals.record_at(letter.source_topic, letter.source_partition, letter.source_offset)
-    if record is None or record.value() != letter.value:
-        return []
-    found: Any = record.headers() or ()
-    return list(found)
+        return None
+    return TopicPartition(letter.source_topic, letter.source_partition), letter.source_offset

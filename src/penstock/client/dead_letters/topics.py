@@ -2,27 +2,37 @@
 
 Owns the consumer for that. It joins no group and commits nothing; it reads committed records up to the end that a
 partition has when the reading starts.
+
+Invariant: finding dead-letter topics takes as many requests for a thousand topics as for one. They share the requests
+for offsets and the fetches of one assignment.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.client.admin import Admin
+from penstock.client.assignment import native
 from penstock.client.dead_letters.done import Done, done_of
 from penstock.client.dead_letters.letter import DeadLetter, is_dead_letter, letter_of
 from penstock.client.errors import from_kafka_error
 from penstock.core.errors import BrokerUnreachable, UnknownTopic
+from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
 _TIMEOUT_S: Final = 10.0
 _STALL_S: Final = 30.0
-_CHUNK_RECORDS: Final = 500
-# Room for the control records of the transactions that letters are published in.
-_PROBED_OFFSETS: Final = 4
+_POLL_S: Final = 0.5
+_PLACES_NAMED: Final = 3
+# A record, and the marker of its transaction.
+_PROBED_OFFSETS: Final = 2
+_PROBE_GROWTH: Final = 16
+# So many records that nobody asked for are read rather than one more request made.
+_GAP_OFFSETS_MAX: Final = 100
 
 
 def replay_group(topic: str) -> str:
@@ -37,6 +47,7 @@ class DeadLetterTopics:
         from confluent_kafka import Consumer
 
         self._configuration = dict(configuration)
+        self._admin = Admin.from_librdkafka(self._configuration, timeout_s=_TIMEOUT_S)
         self._consumer: Consumer = Consumer(
             {
                 **self._configuration,
@@ -58,7 +69,27 @@ class DeadLetterTopics:
     def names(self) -> list[str]:
         """Topics whose newest records are dead letters."""
         topics = self._asked("the list of topics", lambda: self._consumer.list_topics(timeout=_TIMEOUT_S)).topics
-        return sorted(topic for topic in topics if not topic.startswith("__") and self._ends_with_letters(topic))
+        bounds = self.bounds(
+            TopicPartition(topic, partition)
+            for topic, metadata in topics.items()
+            if not topic.startswith("__")
+            for partition in metadata.partitions
+        )
+        found = set()
+        probed = _PROBED_OFFSETS
+        undecided = [place for place, (first, end) in bounds.items() if first < end]
+        while undecided:
+            ranges = {
+                place: (max(bounds[place][0], bounds[place][1] - probed), bounds[place][1]) for place in undecided
+            }
+            newest = self._first_records(ranges)
+            found |= {place.topic for place, record in newest.items() if is_dead_letter(record)}
+            # Where only aborted records are so near the end, the search goes further back.
+            undecided = [
+                place for place, (first, _) in ranges.items() if place not in newest and first > bounds[place][0]
+            ]
+            probed *= _PROBE_GROWTH
+        return sorted(found)
 
     def partitions(self, topic: str) -> list[int]:
         """Raises UnknownTopic."""
@@ -70,9 +101,9 @@ class DeadLetterTopics:
 
     def done(self, topic: str) -> dict[int, Done]:
         """What was replayed, by partition."""
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import Consumer
 
-        places = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
+        places = native(TopicPartition(topic, partition) for partition in self.partitions(topic))
         asking = Consumer({**self._configuration, "group.id": replay_group(topic), "enable.auto.commit": False})
         try:
             committed = self._asked(
@@ -84,70 +115,76 @@ class DeadLetterTopics:
 
     def letters(self, topic: str, starts: Mapping[int, int] | None = None) -> Iterator[DeadLetter]:
         """All letters of a topic, partition by partition, from the earliest or from these offsets on."""
-        for partition in self.partitions(topic):
-            first, end = self.bounds(topic, partition)
-            first = max(first, (starts or {}).get(partition, 0))
-            for message in self.records(topic, partition, first, end):
-                yield letter_of(message)
+        bounds = self.bounds(TopicPartition(topic, partition) for partition in self.partitions(topic))
+        for place, (first, end) in bounds.items():
+            for record in self.records(place, max(first, (starts or {}).get(place.partition, 0)), end):
+                yield letter_of(record)
 
-    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first offset of a partition, and its end."""
-        from confluent_kafka import TopicPartition
+    def bounds(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """The first offset of each partition, and the end of its committed records. Those that do not exist are left
+        out."""
+        asked = list(places)
+        first = self._admin.offsets(asked, "earliest")
+        end = self._admin.offsets(asked, "latest", isolation_level="read_committed")
+        return {place: (first[place], end[place]) for place in asked if place in first and place in end}
 
-        place = TopicPartition(topic, partition)
-        first, end = self._asked(
-            f"topic '{topic}'", lambda: self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT_S, cached=False)
-        )
-        return int(first), int(end)
-
-    def records(self, topic: str, partition: int, first: int, end: int) -> Iterator[Message]:
+    def records(self, place: TopicPartition, first: int, end: int) -> Iterator[Message]:
         """Committed records of a range of offsets."""
-        from confluent_kafka import KafkaError, TopicPartition
-
         if first >= end:
             return
-        self._consumer.assign([TopicPartition(topic, partition, first)])
+        self._consumer.assign(native({place: first}))
+        for message in self._events([place]):
+            if message.error() is not None or _offset(message) >= end:
+                return
+            yield message
+            if _offset(message) + 1 >= end:
+                return
+
+    def records_at(
+        self, offsets: Mapping[TopicPartition, Collection[int]]
+    ) -> Iterator[tuple[TopicPartition, int, Message]]:
+        """Those of these records that are still there."""
+        bounds = self.bounds(offsets)
+        for place, (first, end) in bounds.items():
+            wanted = {offset for offset in offsets[place] if first <= offset < end}
+            for start, stop in _ranges(wanted):
+                for record in self.records(place, start, stop):
+                    if _offset(record) in wanted:
+                        yield place, _offset(record), record
+
+    def _first_records(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, Message]:
+        """The first committed record in the range of each partition; none where there is none."""
+        self._consumer.assign(native({place: first for place, (first, _) in ranges.items()}))
+        waiting, found = set(ranges), {}
+        for message in self._events(ranges):
+            place = _place(message)
+            if place in waiting:
+                waiting.remove(place)
+                if message.error() is None and _offset(message) < ranges[place][1]:
+                    found[place] = message
+                if not waiting:
+                    break
+        return found
+
+    def _events(self, places: Collection[TopicPartition]) -> Iterator[Message]:
+        """Records of the assigned partitions, as they arrive, and the end of each. Raises ClientError."""
+        from confluent_kafka import KafkaError
+
         deadline = time.monotonic() + _STALL_S
-        while True:
-            for message in self._consumer.consume(_CHUNK_RECORDS, 0.5):
+        while time.monotonic() < deadline:
+            # One at a time: `consume` waits for its whole timeout unless as many records arrive as it asks for.
+            message = self._consumer.poll(_POLL_S)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None or error.code() == KafkaError._PARTITION_EOF:
+                yield message
                 deadline = time.monotonic() + _STALL_S
-                error = message.error()
-                if error is None:
-                    offset = message.offset()
-                    assert offset is not None
-                    if offset >= end:
-                        return
-                    yield message
-                    if offset + 1 >= end:
-                        return
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return
-                elif not error.retriable():
-                    raise from_kafka_error(error, f"topic '{topic}'")
-            if time.monotonic() > deadline:
-                raise BrokerUnreachable(
-                    f"topic '{topic}' partition {partition}: no record arrived for {_STALL_S:.0f} s"
-                )
-
-    def record_at(self, topic: str, partition: int, offset: int) -> Message | None:
-        """One record; None if it is gone."""
-        from penstock.core.errors import ClientError
-
-        try:
-            first, end = self.bounds(topic, partition)
-        except ClientError:
-            return None
-        if not first <= offset < end:
-            return None
-        found = next(self.records(topic, partition, offset, offset + 1), None)
-        return found if found is not None and found.offset() == offset else None
-
-    def _ends_with_letters(self, topic: str) -> bool:
-        for partition in self.partitions(topic):
-            first, end = self.bounds(topic, partition)
-            for message in self.records(topic, partition, max(first, end - _PROBED_OFFSETS), end):
-                return is_dead_letter(message)
-        return False
+            elif not error.retriable():
+                topic = message.topic()
+                raise from_kafka_error(error, f"topic '{topic}'" if topic else "reading dead letters")
+        named = ", ".join(str(place) for place in list(places)[:_PLACES_NAMED])
+        raise BrokerUnreachable(f"{named}: no record arrived for {_STALL_S:.0f} s")
 
     def _asked(self, subject: str, ask: Callable[[], Any]) -> Any:
         from confluent_kafka import KafkaException
@@ -156,3 +193,27 @@ class DeadLetterTopics:
             return ask()
         except KafkaException as failure:
             raise from_kafka_error(failure.args[0], subject) from failure
+
+
+def _ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """Half-open ranges that contain them; neighbours are together."""
+    ranges: list[tuple[int, int]] = []
+    for offset in sorted(offsets):
+        if ranges and offset - ranges[-1][1] <= _GAP_OFFSETS_MAX:
+            ranges[-1] = (ranges[-1][0], offset + 1)
+        else:
+            ranges.append((offset, offset + 1))
+    return ranges
+
+
+def _place(message: Message) -> TopicPartition:
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return TopicPartition(topic, partition)
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset
