@@ -43,7 +43,6 @@ class RunningBroker(Protocol):
 _SHARED_SERVERS = ("tests/pipeline/", "tests/conformance/", "tests/clients/")
 # They share nothing, and each takes as long as a file of tests: pages of the documentation, tasks of a new user.
 _INDEPENDENT = (
-    "tests/docs/test_code_blocks.py::test_the_blocks_of_a_page_run",
     "tests/new_user/test_pages.py",
     "tests/new_user/test_tasks_alone.py",
 )

@@ -17,12 +17,13 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+USER_PAGES: Final = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+REPOSITORY_PAGES: Final = [ROOT / "COMPATIBILITY.md", ROOT / "CONTRIBUTING.md"]
 FENCE: Final = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 FILE_NAME: Final = re.compile(r"# ([\w.-]+\.ya?ml)\n")
 BLOCK_SECONDS_MAX: Final = 120
@@ -45,15 +46,7 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def own_environment() -> dict[str, str]:
-    """That of the tests, with the interpreter's own commands first."""
-    return os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    }
-
-
-def run_page(page: Path, directory: Path, environment: Mapping[str, str], python: str = sys.executable) -> None:
+def run_page(page: Path, directory: Path, environment: Mapping[str, str], python: str) -> None:
     """Runs the blocks with this interpreter, and compares what they print with the page."""
     port = str(free_port())  # instead of 9092, which may be in use on this machine
     started: list[subprocess.Popen[bytes]] = []

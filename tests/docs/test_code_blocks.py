@@ -1,34 +1,19 @@
-"""Runs every code block of the documentation (`page_runner.py`), and checks its links.
+"""What the code blocks of the documentation must be, so that `page_runner.py` checks each; links, and images.
 
-A block in another language than those of the runner, or in none, would not be checked; there is none.
+The blocks themselves run as a new user runs them: tests/new_user/test_pages.py.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.docs.page_runner import FENCE, ROOT, blocks, expected_output, own_environment, run_page
+from tests.docs.page_runner import FENCE, REPOSITORY_PAGES, ROOT, USER_PAGES, blocks, expected_output
 
-PAGES: Final = [
-    ROOT / "README.md",
-    ROOT / "COMPATIBILITY.md",
-    ROOT / "CONTRIBUTING.md",
-    *sorted(ROOT.glob("docs/*.md")),
-]
+PAGES: Final = [*USER_PAGES, *REPOSITORY_PAGES]
 LANGUAGES: Final = ("sh", "python", "yaml", "text")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)  # a page may start Spark several times
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(b.language for b in blocks(page))], ids=lambda p: p.name
-)
-def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    run_page(page, tmp_path, own_environment())
 
 
 @pytest.mark.parametrize(
@@ -54,6 +39,11 @@ def test_every_block_is_checked() -> None:
         f"{page.name}:{block.line}" for page in PAGES for block in blocks(page) if block.language not in LANGUAGES
     ]
     assert unchecked == []
+
+
+def test_only_pages_that_a_user_reads_have_blocks() -> None:
+    """The blocks of the others would not run."""
+    assert [page.name for page in REPOSITORY_PAGES if blocks(page)] == []
 
 
 def test_an_output_block_follows_a_block_that_runs() -> None:
