@@ -18,6 +18,7 @@ from penstock.broker.appends import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
 from penstock.broker.metrics import RequestMetrics, TopicMetrics, flush_time, watch_logs
+from penstock.broker.new_logs import NewLogs
 from penstock.broker.partition import Partition, role_of
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.topic_table import Topic, TopicTable
@@ -51,7 +52,7 @@ from penstock.metadata.store import CommittedChanges, Decide, MetadataStore, OnD
 from penstock.metadata.topic_config import TopicConfig
 from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
 from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, is_internal
-from penstock.protocol.error_codes import BrokerError, ErrorCode
+from penstock.protocol.error_codes import BrokerError
 
 if TYPE_CHECKING:
     from penstock.broker.groups.coordinator import GroupCoordinator
@@ -202,29 +203,18 @@ class Node:
         )
 
     def propose(self, decide: Decide, on_decided: OnDecided) -> None:
-        """Makes a change of the cluster: `decide` runs on the newest image when its turn comes. See `MetadataStore`.
-
-        Logs of new partitions are made before the change is committed: a disk that has no room for a topic's
-        directories must not have the topic.
-        """
-        made: list[tuple[str, int]] = []
+        """Makes a change of the cluster: `decide` runs on the newest image when its turn comes. See `MetadataStore`."""
+        logs = NewLogs(self)
 
         def decide_and_make_logs(image: ClusterImage) -> Sequence[Change]:
-            self._unmake_logs(made)
+            logs.remove()
             changes = decide(image)
-            try:
-                for change in changes:
-                    self._make_logs(change, image, made)
-            except OSError as error:
-                self._unmake_logs(made)
-                raise BrokerError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot write to its disk: {error.strerror}."
-                ) from error
+            logs.make(changes, image)
             return changes
 
         def decided(failure: BrokerError | None) -> None:
             if failure is not None:
-                self._unmake_logs(made)
+                logs.remove()
             on_decided(failure)
 
         self.store.propose(decide_and_make_logs, decided)
@@ -298,29 +288,7 @@ class Node:
             case ProducerIdsAllocated() | BrokerRegistered():
                 pass
 
-    def _make_logs(self, change: Change, image: ClusterImage, made: list[tuple[str, int]]) -> None:
-        match change:
-            case TopicCreated(topic):
-                partitions = topic.partitions
-            case PartitionsAdded(topic_id, partitions):
-                topic = image.topics_by_id[topic_id]
-            case _:
-                return
-        settings = log_config(self._topic_config(topic), self.config)
-        for partition in partitions:
-            if self.broker_id not in partition.replicas:
-                continue
-            if (topic.name, partition.index) in self.log_directory.logs:
-                # Of a topic of this name whose deletion is committed in the same round. The new log is made after it.
-                continue
-            self.log_directory.create(topic.name, partition.index, topic.topic_id, settings, self.now_ms())
-            made.append((topic.name, partition.index))
-
-    def _unmake_logs(self, made: list[tuple[str, int]]) -> None:
-        while made:
-            self._remove_later(self.log_directory.delete(*made.pop(), self.entropy.uuid().hex()))
-
-    def _remove_later(self, path: str) -> None:
+    def remove_later(self, path: str) -> None:
         """Removes files in the background: a large topic takes long. The next start removes what is left."""
         self.loop.run_in_executor(None, self.log_directory.remove_deleted, path)
 
@@ -331,6 +299,9 @@ class Node:
     def _topic_config(self, image: TopicImage) -> TopicConfig:
         return self.inherited_topic_config.with_overrides(image.configs)
 
+    def log_config_of(self, image: TopicImage) -> LogConfig:
+        return log_config(self._topic_config(image), self.config)
+
     def _serve(self, image: TopicImage) -> None:
         topic = Topic(image.name, image.topic_id, [])
         topic.partitions.extend(self._open(image, image.partitions))
@@ -338,8 +309,7 @@ class Node:
 
     def _open(self, image: TopicImage, partitions: Iterable[PartitionImage]) -> Iterator[Partition | None]:
         """The replicas that are this broker's own; None for the others."""
-        config = self._topic_config(image)
-        settings = log_config(config, self.config)
+        config, settings = self._topic_config(image), self.log_config_of(image)
         traffic = TopicMetrics(self.metrics, image.name)
         now_ms = self.now_ms()
         for partition in partitions:
@@ -358,8 +328,7 @@ class Node:
             yield Partition(image.name, image.topic_id, partition.index, role, log, config, traffic)
 
     def _reconfigure(self, image: TopicImage) -> None:
-        config = self._topic_config(image)
-        settings = log_config(config, self.config)
+        config, settings = self._topic_config(image), self.log_config_of(image)
         for partition in self.topics.topic(image.name).partitions:
             if partition is not None:
                 partition.reconfigure(config)
@@ -396,7 +365,7 @@ class Node:
                     continue
                 abandoned = self.log_directory.delete(topic.name, partition.index, self.entropy.uuid().hex())
                 partition.deleted()
-                self._remove_later(abandoned)
+                self.remove_later(abandoned)
 
     def _log_directory_failed(self, error: OSError) -> None:
         self._on_fatal(
