@@ -13,25 +13,23 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.client.assignment import Assignment, OnPartitions, StartingOffsets, native, seek_with_retries
 from penstock.client.end_of_log import EndOfLog
-from penstock.client.errors import from_kafka_error
+from penstock.client.errors import translated
 from penstock.client.message_polling import poll_messages
 from penstock.client.offset_commits import OffsetCommits, OnCommit
-from penstock.client.record_reading import RecordReader, no_offset, partition_of
+from penstock.client.record_reading import RecordReader, no_offset
 from penstock.client.records import Record, next_offsets
 from penstock.client.serializers import Deserializer, Format, deserializer
 from penstock.client.settings import connection_config, consumer_settings, is_cooperative
-from penstock.core.errors import ClientError, DeserializationError, InvalidClientSetting, NoOffset
+from penstock.core.errors import ClientError, InvalidClientSetting, NoOffset
 from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
-
     from penstock.client.admin import IsolationLevel
     from penstock.client.delivery.dead_letters import OnError
     from penstock.client.delivery.error_handling import ErrorHandling
@@ -115,7 +113,7 @@ class Consumer:
             raise ClientError("the consumer is subscribed: unsubscribe before you assign partitions")
         self._count_as_read()
         client = self._client()
-        self._translated("assigning partitions", lambda: self._assignment.assign(client, partitions))
+        translated("assigning partitions", lambda: self._assignment.assign(client, partitions))
         self._positions = dict(partitions) if isinstance(partitions, Mapping) else {}
         self._end_of_log.forget([TopicPartition(*each) for each in partitions])
 
@@ -126,9 +124,7 @@ class Consumer:
         """Returns up to `max.poll.records` available records; waits up to `timeout_s` for the first one."""
         self._count_as_read()
         limit = self._settings.values["max.poll.records"] if max_records is None else max_records
-        records = []
-        if self._postponed is None:
-            records = self._deserialized(self._translated("reading", lambda: self._fetched(limit, timeout_s)))
+        records = [] if self._postponed is not None else self._fetched(limit, timeout_s)
         if not records and self._postponed is not None:
             problem, self._postponed = self._postponed, None
             if isinstance(problem, NoOffset):
@@ -257,12 +253,12 @@ class Consumer:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stops returning records of these partitions until `resume`; membership and positions are kept."""
         chosen = list(partitions)
-        self._translated("pausing", functools.partial(self._client().pause, native(chosen)))
+        translated("pausing", functools.partial(self._client().pause, native(chosen)))
         self._paused.update(chosen)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         chosen = list(partitions)
-        self._translated("resuming", functools.partial(self._client().resume, native(chosen)))
+        translated("resuming", functools.partial(self._client().resume, native(chosen)))
         self._paused.difference_update(chosen)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -364,7 +360,7 @@ class Consumer:
                 "enable.partition.eof": True,
                 "on_commit": self._commits.on_answer,
             }
-            client = self._translated("the consumer's configuration", lambda: Native(librdkafka))
+            client = translated("the consumer's configuration", lambda: Native(librdkafka))
             if self._topics:
                 self._subscribe(client)
             self._lazy_client = client
@@ -376,9 +372,7 @@ class Consumer:
             "on_revoke": self._assignment.revoked,
             "on_lost": self._assignment.lost,
         }
-        self._translated(
-            f"subscribing to {', '.join(self._topics)}", lambda: client.subscribe(self._topics, **callbacks)
-        )
+        translated(f"subscribing to {', '.join(self._topics)}", lambda: client.subscribe(self._topics, **callbacks))
 
     def _on_assign(self, client: Any, partitions: list[Any]) -> None:
         # The group, a store or a seek in the user's callback decides where they start.
@@ -388,24 +382,16 @@ class Consumer:
             self._end_of_log.forget([partition])
         self._assignment.assigned(client, partitions)
 
-    def _fetched(self, limit: int, timeout_s: float) -> list[Message]:
-        messages, self._postponed = poll_messages(self._client(), self._assignment, self._end_of_log, limit, timeout_s)
-        return messages
-
-    def _deserialized(self, messages: list[Message]) -> list[Record]:
-        records: list[Record] = []
-        unreadable: set[TopicPartition] = set()
-        for message in messages:
-            if partition_of(message) in unreadable:
-                continue
-            try:
-                records.append(self._reader.read(message))
-            except DeserializationError as failure:
-                # The position stays before this record. The rest of the batch is returned.
-                partition = partition_of(message)
-                unreadable.add(partition)
-                self._postponed = failure
-                self._seek_now(partition, failure.offset)
+    def _fetched(self, limit: int, timeout_s: float) -> list[Record]:
+        client = self._client()
+        messages, self._postponed = translated(
+            "reading", lambda: poll_messages(client, self._assignment, self._end_of_log, limit, timeout_s)
+        )
+        records, failures = self._reader.read_all(messages)
+        for failure in failures:
+            # The position stays before this record. The rest of the batch is returned.
+            self._postponed = failure
+            self._seek_now(TopicPartition(failure.topic, failure.partition), failure.offset)
         return records
 
     def _count_as_read(self) -> None:
@@ -432,18 +418,10 @@ class Consumer:
             move = functools.partial(self._assignment.restart, client, partition, offset, self._positions)
         else:
             move = functools.partial(seek_with_retries, client, partition, offset)
-        self._translated(f"seeking in {partition}", move)
+        translated(f"seeking in {partition}", move)
 
     def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         (asked,) = native([partition])
         ask = functools.partial(self._client().get_watermark_offsets, asked, timeout=self.api_timeout_s)
-        first, end = self._translated(str(partition), ask)
+        first, end = translated(str(partition), ask)
         return first, end
-
-    def _translated(self, subject: str, call: Callable[[], Any]) -> Any:
-        from confluent_kafka import KafkaException
-
-        try:
-            return call()
-        except KafkaException as failure:
-            raise from_kafka_error(failure.args[0], subject) from failure

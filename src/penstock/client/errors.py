@@ -7,7 +7,8 @@ Invariant: `str(error)` is one line that states what failed and why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.core.errors import (
     BrokerUnreachable,
@@ -26,6 +27,7 @@ from penstock.core.errors import (
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
+Answer = TypeVar("Answer")
 
 # librdkafka's own codes are negative; the broker's are Kafka's.
 _LOCAL_INVALID_ARGUMENT: Final = -186
@@ -39,6 +41,16 @@ _PURGED: Final = frozenset({-151, -152})  # a record that was queued, or in flig
 _PRODUCER_FENCED: Final = frozenset({-144, 90, 47})  # librdkafka's code, the broker's, the broker's older one
 # Illegal generation, unknown member id, rebalance in progress, both member epochs of KIP-848, assignment lost.
 _NOT_A_CURRENT_MEMBER: Final = frozenset({22, 25, 27, 110, 113, -142})
+
+
+def translated(subject: str, call: Callable[[], Answer]) -> Answer:
+    """Calls librdkafka; its exceptions are raised as ours. `subject` begins the message."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return call()
+    except KafkaException as failure:
+        raise from_kafka_error(failure.args[0], subject) from failure
 
 
 def from_kafka_error(error: KafkaError, subject: str) -> ClientError:

@@ -8,6 +8,7 @@ Invariant: an error from which the consumer recovers by itself is logged and nev
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.errors import from_kafka_error
@@ -34,6 +35,19 @@ class RecordReader:
         """Return what cannot be deserialized as `Undecodable`, instead of raising."""
         self.keeps_bytes = False
         """Return records with the bytes that they were deserialized from."""
+
+    def read_all(self, messages: Iterable[Message]) -> tuple[list[Record], list[DeserializationError]]:
+        """The records, and the first failure of each partition. What follows a failure in its partition is left out."""
+        records: list[Record] = []
+        failures: dict[TopicPartition, DeserializationError] = {}
+        for message in messages:
+            if failures and partition_of(message) in failures:
+                continue
+            try:
+                records.append(self.read(message))
+            except DeserializationError as failure:
+                failures[partition_of(message)] = failure
+        return records, list(failures.values())
 
     def read(self, message: Message) -> Record:
         topic, partition, offset = message.topic(), message.partition(), message.offset()

@@ -21,7 +21,7 @@ from penstock.client.assignment import native
 from penstock.client.dead_letters.done import Done, TooScattered
 from penstock.client.dead_letters.letter import DeadLetter, is_dead_letter, letter_of
 from penstock.client.dead_letters.topics import DeadLetterTopics, replay_group
-from penstock.client.errors import from_kafka_error
+from penstock.client.errors import from_kafka_error, translated
 from penstock.core.errors import ClientError
 from penstock.core.ids import TopicPartition
 
@@ -172,7 +172,7 @@ class _Transactions:
 
 @contextmanager
 def _transactions(configuration: Mapping[str, Any], topic: str) -> Iterator[_Transactions]:
-    from confluent_kafka import Consumer, KafkaException, Producer
+    from confluent_kafka import Consumer, Producer
 
     name = replay_group(topic)
     member = Consumer({**configuration, "group.id": name, "enable.auto.commit": False})
@@ -180,11 +180,8 @@ def _transactions(configuration: Mapping[str, Any], topic: str) -> Iterator[_Tra
         producer = Producer(
             {**configuration, "transactional.id": name, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
         )
-        try:
-            # Ends the transaction of a replay that was killed, so that what is done is known.
-            producer.init_transactions(_TIMEOUT_S)
-        except KafkaException as failure:
-            raise from_kafka_error(failure.args[0], f"replay of topic '{topic}'") from failure
+        # Ends the transaction of a replay that was killed, so that what is done is known.
+        translated(f"replay of topic '{topic}'", lambda: producer.init_transactions(_TIMEOUT_S))
         yield _Transactions(producer, member.consumer_group_metadata(), topic)
     finally:
         member.close()

@@ -10,14 +10,15 @@ for offsets and the fetches of one assignment.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.admin import Admin
 from penstock.client.assignment import native
 from penstock.client.dead_letters.done import Done, done_of
 from penstock.client.dead_letters.letter import DeadLetter, is_dead_letter, letter_of
-from penstock.client.errors import from_kafka_error
+from penstock.client.errors import from_kafka_error, translated
+from penstock.client.record_reading import END_OF_PARTITION, partition_of
 from penstock.core.errors import BrokerUnreachable, UnknownTopic
 from penstock.core.ids import TopicPartition
 
@@ -68,7 +69,7 @@ class DeadLetterTopics:
 
     def names(self) -> list[str]:
         """Topics whose newest records are dead letters."""
-        topics = self._asked("the list of topics", lambda: self._consumer.list_topics(timeout=_TIMEOUT_S)).topics
+        topics = translated("the list of topics", lambda: self._consumer.list_topics(timeout=_TIMEOUT_S)).topics
         bounds = self.bounds(
             TopicPartition(topic, partition)
             for topic, metadata in topics.items()
@@ -93,7 +94,7 @@ class DeadLetterTopics:
 
     def partitions(self, topic: str) -> list[int]:
         """Raises UnknownTopic."""
-        found = self._asked(f"topic '{topic}'", lambda: self._consumer.list_topics(topic, timeout=_TIMEOUT_S))
+        found = translated(f"topic '{topic}'", lambda: self._consumer.list_topics(topic, timeout=_TIMEOUT_S))
         metadata = found.topics[topic]
         if metadata.error is not None or not metadata.partitions:
             raise UnknownTopic(f"topic '{topic}' does not exist; `penstock dead-letters list` shows those with letters")
@@ -106,7 +107,7 @@ class DeadLetterTopics:
         places = native(TopicPartition(topic, partition) for partition in self.partitions(topic))
         asking = Consumer({**self._configuration, "group.id": replay_group(topic), "enable.auto.commit": False})
         try:
-            committed = self._asked(
+            committed = translated(
                 f"group '{replay_group(topic)}'", lambda: asking.committed(places, timeout=_TIMEOUT_S)
             )
         finally:
@@ -157,7 +158,7 @@ class DeadLetterTopics:
         self._consumer.assign(native({place: first for place, (first, _) in ranges.items()}))
         waiting, found = set(ranges), {}
         for message in self._events(ranges):
-            place = _place(message)
+            place = partition_of(message)
             if place in waiting:
                 waiting.remove(place)
                 if message.error() is None and _offset(message) < ranges[place][1]:
@@ -168,8 +169,6 @@ class DeadLetterTopics:
 
     def _events(self, places: Collection[TopicPartition]) -> Iterator[Message]:
         """Records of the assigned partitions, as they arrive, and the end of each. Raises ClientError."""
-        from confluent_kafka import KafkaError
-
         deadline = time.monotonic() + _STALL_S
         while time.monotonic() < deadline:
             # One at a time: `consume` waits for its whole timeout unless as many records arrive as it asks for.
@@ -177,7 +176,7 @@ class DeadLetterTopics:
             if message is None:
                 continue
             error = message.error()
-            if error is None or error.code() == KafkaError._PARTITION_EOF:
+            if error is None or error.code() == END_OF_PARTITION:
                 yield message
                 deadline = time.monotonic() + _STALL_S
             elif not error.retriable():
@@ -185,14 +184,6 @@ class DeadLetterTopics:
                 raise from_kafka_error(error, f"topic '{topic}'" if topic else "reading dead letters")
         named = ", ".join(str(place) for place in list(places)[:_PLACES_NAMED])
         raise BrokerUnreachable(f"{named}: no record arrived for {_STALL_S:.0f} s")
-
-    def _asked(self, subject: str, ask: Callable[[], Any]) -> Any:
-        from confluent_kafka import KafkaException
-
-        try:
-            return ask()
-        except KafkaException as failure:
-            raise from_kafka_error(failure.args[0], subject) from failure
 
 
 def _ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
@@ -204,13 +195,6 @@ def _ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
         else:
             ranges.append((offset, offset + 1))
     return ranges
-
-
-def _place(message: Message) -> TopicPartition:
-    topic, partition = message.topic(), message.partition()
-    assert topic is not None
-    assert partition is not None
-    return TopicPartition(topic, partition)
 
 
 def _offset(message: Message) -> int:
