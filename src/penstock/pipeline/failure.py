@@ -32,6 +32,7 @@ from penstock.pipeline.spark.messages import first_sentence
 from penstock.pipeline.spark.python_tracebacks import function_failure
 
 _PYTHON_ERROR: Final = re.compile(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception|\w)): (.+)$", re.MULTILINE)
+_PLAN: Final = "=== Streaming Query ==="
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
 # Conditions that only say where in Spark an exception was caught.
 _WRAPPERS: Final = (
@@ -104,8 +105,11 @@ def classify_text(text: str) -> Classification:
 
 
 def failure_text(failure: BaseException) -> str:
-    """Everything that Spark says of a failure: its own message, and those of its causes in Java and in Python."""
-    texts = [str(failure), *java_messages(failure)]
+    """Everything that Spark says of a failure: its own message, and those of its causes in Java and in Python.
+
+    The query's plan behind a message is left out: literals in it look like errors.
+    """
+    texts = [text.partition(_PLAN)[0] for text in (str(failure), *java_messages(failure))]
     own: BaseException | None = failure.__cause__
     while own is not None:
         texts.append(f"{type(own).__name__}: {own}")

@@ -77,6 +77,14 @@ def behind_spark(error: BaseException) -> str:
             " again: it resumes from its last commit",
         ),
         (
+            # A disk that takes no more files.
+            WRAPPED + "no\njava.io.IOException: Mkdirs failed to create file:/c/state/0 (exists=false, cwd=file:/work)",
+            ExitCode.NOT_WRITABLE,
+            "a directory of the checkpoint or the state cannot be made: IOException: Mkdirs failed to create"
+            " file:/c/state/0 (exists=false, cwd=file:/work); free some space (`df -i` counts files), or let the user"
+            " of this pipeline write there",
+        ),
+        (
             WRAPPED
             + '[CAST_INVALID_INPUT] The value \'x\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018',
             ExitCode.PIPELINE_FAILED,
@@ -141,6 +149,10 @@ def test_a_literal_in_a_query_plan_is_no_error() -> None:
     plan = "Filter if (isnull(__reason)) true else raise_error(concat([PENSTOCK_BAD_ROW] , to_json(struct(...))))"
     text = f"{WRAPPED}ValueError: odd\n=== Streaming Query ===\nLogical Plan:\n{plan}"
     assert classify_text(text).condition == "PENSTOCK_UNEXPECTED"
+    failure = RuntimeError(text)
+    failure.__cause__ = ValueError("odd")
+    found = classify(failure)
+    assert (found.condition, found.line) == ("PENSTOCK_UNEXPECTED", "ValueError: odd")
 
 
 class DefinedElsewhere(PenstockError):

@@ -88,6 +88,14 @@ SPARK_FAILURES: Final = (
         (),
         "PENSTOCK_EXPRESSION_FAILED",
     ),
+    SparkFailure(
+        (),
+        ("Mkdirs failed to create",),
+        "PENSTOCK_NOT_WRITABLE",
+        # Java does not tell why.
+        "a directory of the checkpoint or the state cannot be made: {message}; free some space (`df -i` counts files),"
+        " or let the user of this pipeline write there",
+    ),
     # Behind all others: it also wraps what fails for a row of a file.
     SparkFailure(("FAILED_READ_FILE*",), (), "PENSTOCK_FILE_UNREADABLE"),
 )
