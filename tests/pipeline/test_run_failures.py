@@ -239,8 +239,9 @@ def test_a_record_that_the_topic_does_not_take_is_one_line_and_no_retry(pipeline
         failure = running.wait_for_end()
     assert failure is not None
     assert re.search(
-        rf"topic '{sink}': a record takes 5\d\d\d bytes, and max.message.bytes of the topic is 3000; raise it with"
-        " penstock topic alter TOPIC --config max.message.bytes=BYTES, or filter such rows",
+        rf"topic '{sink}': a record takes 5\d\d\d bytes, and max.message.bytes of the topic is 3000 \(key NULL, value"
+        r" '{\"id\":50,\"word\":\"x{43}\.\.\.'\); raise it with penstock topic alter TOPIC --config"
+        " max.message.bytes=BYTES, or filter such rows",
         str(failure),
     )
     assert failure.exit_code == ExitCode.SINK_REFUSED

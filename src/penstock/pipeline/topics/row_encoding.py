@@ -17,13 +17,17 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.core import dead_letters
 from penstock.core.errors import UnknownTopic
+from penstock.core.limits import RESPONSE_BYTES_MAX
 from penstock.pipeline.kernel_cache import use_kernel_cache
 from penstock.pipeline.process_state import process_wide, shared_client
 from penstock.pipeline.spark.session import is_on_one_machine
 from penstock.pipeline.topics.errors import InvalidOption, RecordTooLarge, TopicSinkError
 from penstock.pipeline.topics.sink_columns import ARRANGED_SCHEMA, input_columns
 from penstock.pipeline.topics.sink_options import SinkOptions, read_sink_options
+from penstock.protocol.record_batch import parse_header
+from penstock.protocol.records import read_records
 from penstock.wire.client import WireClient
 from penstock.wire.retry import UNKNOWN_TOPIC_GRACE_S
 
@@ -45,6 +49,7 @@ _SIZE_LIMIT_MAX_AGE_S: Final = 1.0
 # What cannot be compressed grows: by less than a hundredth, with every codec of Kafka's.
 _COMPRESSION_OVERHEAD: Final = 100
 _BATCH_BYTES_MIN: Final = 1024
+_EXCERPT_CHARACTERS: Final = 60
 
 
 class Chunk(NamedTuple):
@@ -83,17 +88,18 @@ class RowEncoder:
                 try:
                     encoded = encoder.encode(rows_of_topic, time.time_ns() // 1_000_000)
                     for partition, records, content in encoded:
-                        self._require_fit(topic, len(content))
+                        self._require_fit(topic, content)
                         yield Chunk(topic, partition, records, content)
                 except ValueError as mistake:
                     raise TopicSinkError(f"topic '{topic}': {mistake}") from mistake
 
-    def _require_fit(self, topic: str, size: int) -> None:
+    def _require_fit(self, topic: str, content: memoryview) -> None:
         """Record batches are no larger than the topic takes, unless one record alone is."""
         bytes_max = self._bytes_max[topic]
-        if bytes_max is not None and size > bytes_max:
+        if bytes_max is not None and len(content) > bytes_max:
             raise RecordTooLarge(
-                f"topic '{topic}': a record takes {size} bytes, and max.message.bytes of the topic is {bytes_max}"
+                f"topic '{topic}': a record takes {len(content)} bytes, and max.message.bytes of the topic is"
+                f" {bytes_max} ({_record_text(content)})"
             )
 
     def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -129,6 +135,27 @@ class RowEncoder:
             limits=BatchLimits(options.batch_rows, batch_bytes),
         )
         return encoder
+
+
+def _record_text(content: memoryview) -> str:
+    """Which record it is. A dead letter says where its row was read; other rows have no position any more."""
+    record = next(read_records(content, parse_header(content), RESPONSE_BYTES_MAX))
+    said = {name: value.decode(errors="replace") for name, value in record.headers if value is not None}
+    if dead_letters.REASON in said:
+        place = said.get(dead_letters.TOPIC, "a source")
+        if dead_letters.OFFSET in said:
+            place += f" partition {said.get(dead_letters.PARTITION)} offset {said[dead_letters.OFFSET]}"
+        return f"the dead letter of {place}"
+    return f"key {_excerpt(record.key)}, value {_excerpt(record.value)}"
+
+
+def _excerpt(data: bytes | None) -> str:
+    """The beginning, in quotes, in one line; NULL for NULL."""
+    if data is None:
+        return "NULL"
+    text = data[: 4 * _EXCERPT_CHARACTERS + 4].decode(errors="replace")  # UTF-8 takes at most four bytes
+    legible = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    return f"'{legible[:_EXCERPT_CHARACTERS]}...'" if len(legible) > _EXCERPT_CHARACTERS else f"'{legible}'"
 
 
 class PartitionCounts:

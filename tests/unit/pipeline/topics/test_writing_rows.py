@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from typing import Any
 
@@ -92,14 +93,40 @@ def test_a_record_that_no_batch_of_the_topic_can_hold_is_named_with_sizes_and_re
     incompressible = pa.record_batch({"value": pa.array([random.Random(1).randbytes(3_000)], pa.binary())})
     with pytest.raises(
         RecordTooLarge,
-        match=r"topic 't': a record takes 3\d\d\d bytes, and max.message.bytes of the topic is 2000; raise it with"
-        r" penstock topic alter .*, or filter such rows",
+        match=r"topic 't': a record takes 3\d\d\d bytes, and max.message.bytes of the topic is 2000 \(key NULL, value"
+        r" '.{60}\.\.\.'\); raise it with penstock topic alter .*, or filter such rows",
     ) as refused:
         list(limited.encode([incompressible]))
     assert (refused.value.entry.exit_code, refused.value.entry.retry) == (ExitCode.SINK_REFUSED, Retry.NEVER)
     text = pa.record_batch({"value": pa.array(["x" * 3_000])})
     if compression != "none":  # what counts is the size that is sent
         assert len(list(limited.encode([text]))) == 1
+
+
+def test_a_record_that_is_too_large_is_the_one_that_is_named() -> None:
+    options = read_sink_options(OPTIONS | {"topic": "t"})
+    limited = RowEncoder(options, ["key", "value"], lambda _: 1, 0, lambda _: 2_000)
+    values = [b"small", b"line\n\xff" + b"x" * 3_000, b"last"]
+    keys = [b"a", "größe".encode(), None]
+    with pytest.raises(RecordTooLarge, match=re.escape(f"(key 'größe', value 'line\ufffd\ufffd{'x' * 54}...')")):
+        list(limited.encode([pa.record_batch({"key": pa.array(keys), "value": pa.array(values)})]))
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ({"penstock.topic": b"orders", "penstock.partition": b"1", "penstock.offset": b"17"}, "orders partition 1 off"),
+        ({"penstock.topic": b"/data/orders.json", "penstock.offset": None}, "/data/orders.json)"),
+    ],
+)
+def test_a_dead_letter_that_is_too_large_is_named_by_its_source(source: dict[str, bytes | None], place: str) -> None:
+    options = read_sink_options(OPTIONS | {"topic": "t"})
+    limited = RowEncoder(options, ["value", "headers"], lambda _: 1, 0, lambda _: 2_000)
+    headers = [{"key": name, "value": value} for name, value in {"penstock.reason": b"no number", **source}.items()]
+    kind = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    letter = pa.record_batch({"value": pa.array([b"x" * 3_000]), "headers": pa.array([headers], kind)})
+    with pytest.raises(RecordTooLarge, match=re.escape(f"is 2000 (the dead letter of {place}")):
+        list(limited.encode([letter]))
 
 
 def test_a_refusal_of_the_broker_means_the_same() -> None:
