@@ -195,6 +195,18 @@ class Checkpoint:
         planned, done = self.last_number("offsets"), self.last_number("commits")
         return planned if planned > done else None
 
+    def remove_torn_plan(self) -> None:
+        """Before a query starts: removes what is left of a first plan that was not written whole.
+
+        Spark writes `offsets/0` under another name first. A full disk or a kill leaves that file, and Spark then takes
+        the checkpoint for one whose plans were lost. It holds nothing: no batch was planned, so none has run.
+        """
+        if self.has_batches or self.last_number("commits") >= 0:
+            return
+        for name in self._directory.list_names("offsets"):
+            if name.startswith("."):
+                self._directory.delete_file(f"offsets/{name}")
+
     def require_planned(self, batch_id: int, query_id: str | None, holder: str) -> None:
         """Raises if a sink (`holder`, as in "table 'orders'") holds a batch that this checkpoint has never planned.
 

@@ -30,6 +30,7 @@ def prepared(start: SinkStart, writer: SinkWriter | None = None) -> Callable[[],
     options = {"checkpointLocation": start.checkpoint.location}
 
     def begin() -> StreamingQuery:
+        start.checkpoint.remove_torn_plan()
         ready = new_writer().options(**options).outputMode(start.mode).queryName(spec.progress_name)
         return start_query(_triggered(ready, spec, start.settings.once).start)
 

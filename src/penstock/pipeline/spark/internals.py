@@ -477,6 +477,11 @@ class HadoopDirectory:
         except Py4JJavaError as failure:
             raise FileSystemFailure(str(failure.java_exception)) from None
 
+    def delete_file(self, name: str) -> None:
+        """Does nothing if there is no such file."""
+        path = self._path(name)
+        self._file_system(path).delete(path, False)
+
     def _configuration(self) -> Any:
         java_session: Any = self._session._jsparkSession
         return java_session.sessionState().newHadoopConf()
