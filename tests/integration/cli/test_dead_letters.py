@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock import Admin
 from penstock.client.dead_letters import topics
+from penstock.client.dead_letters.done import Done
 from penstock.client.dead_letters.replay import replay
 from penstock.core import dead_letters as names
 from tests.conftest import RunningBroker
@@ -171,6 +172,27 @@ def test_a_replay_that_is_killed_neither_loses_nor_repeats(penstock: Command, sc
     assert penstock("dead-letters", "replay", scene.letters, "--batch-size", "7").returncode == 0
     after = Counter(message.value() for message in scene.records(scene.orders))
     assert after - before == Counter(b"order %d" % number for number in numbers)
+
+
+def test_letters_are_shown_while_a_killed_replay_has_an_open_transaction(scene: Scene) -> None:
+    """It was killed between its offsets and its commit. The broker ends the transaction after a minute."""
+    scene.add(range(2))
+    name = topics.replay_group(scene.letters)
+    member = Consumer({"bootstrap.servers": scene.servers, "group.id": name})
+    killed = Producer({"bootstrap.servers": scene.servers, "transactional.id": name})
+    killed.init_transactions()
+    killed.begin_transaction()
+    killed.produce(scene.orders, "order 0", partition=0)
+    killed.flush()
+    offsets = [TopicPartition(scene.letters, 0, 1)]
+    killed.send_offsets_to_transaction(offsets, member.consumer_group_metadata())
+    configuration = {"bootstrap.servers": scene.servers}
+    with topics.DeadLetterTopics(configuration) as reader:
+        assert reader.done(scene.letters) == {0: Done()}
+        assert replay(configuration, reader, scene.letters, choose=lambda _: True).letters == 2
+        assert reader.done(scene.letters) == {0: Done(2)}
+    member.close()
+    assert sorted(message.value() for message in scene.records(scene.orders, {0: 1, 1: 1})) == [b"order 0", b"order 1"]
 
 
 class CountedConsumer(Consumer):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.assignment import native
-from penstock.client.dead_letters.done import Done, TooScattered
+from penstock.client.dead_letters.done import Done, TooScattered, done_of
 from penstock.client.dead_letters.letter import DeadLetter, is_dead_letter, letter_of
 from penstock.client.dead_letters.topics import DeadLetterTopics, replay_group
 from penstock.client.errors import from_kafka_error, translated
@@ -26,7 +26,7 @@ from penstock.core.errors import ClientError
 from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import Producer
+    from confluent_kafka import Consumer, Producer
 
 CHUNK_LETTERS: Final = 500
 _TIMEOUT_S: Final = 30.0
@@ -78,12 +78,12 @@ def replay(
 ) -> Replayed:
     """Writes each chosen letter to `target`, or to the partition that it was read from. Calls `committed` after each
     transaction. Raises ClientError; what was committed before stays so."""
-    topics.partitions(topic)  # raises UnknownTopic before anything is fenced
+    partitions = topics.partitions(topic)  # raises UnknownTopic before anything is fenced
     # A consumer of their own for the records that letters are of: the other one is in the middle of the letters.
     with DeadLetterTopics(configuration) as originals, _transactions(configuration, topic) as transactions:
         replayed = Replayed()
-        done = topics.done(topic)
-        for place, bounds in topics.bounds(TopicPartition(topic, partition) for partition in done).items():
+        done = transactions.done(partitions)
+        for place, bounds in topics.bounds(TopicPartition(topic, partition) for partition in partitions).items():
             its_done = done[place.partition]
             for chunk in _chunks(topics, place, bounds, its_done, choose, target, replayed, chunk_letters):
                 records = [(letter, target or str(letter.source_topic)) for letter in chunk.letters]
@@ -131,11 +131,20 @@ def _chunks(
 
 
 class _Transactions:
-    def __init__(self, producer: Producer, group: Any, topic: str) -> None:
+    def __init__(self, producer: Producer, member: Consumer, topic: str) -> None:
         self._producer = producer
-        self._group = group
+        self._member = member
+        self._group = member.consumer_group_metadata()
         self._topic = topic
         self._failed: list[Any] = []
+
+    def done(self, partitions: Iterable[int]) -> dict[int, Done]:
+        """What was replayed, by partition. Waits until the outcome of an earlier transaction is known everywhere."""
+        places = native(TopicPartition(self._topic, partition) for partition in partitions)
+        committed = translated(
+            f"group '{replay_group(self._topic)}'", lambda: self._member.committed(places, timeout=_TIMEOUT_S)
+        )
+        return {place.partition: done_of(place.offset, place.metadata) for place in committed}
 
     def write(
         self, originals: DeadLetterTopics, chunk: _Chunk, records: list[tuple[DeadLetter, str]], *, keep_partition: bool
@@ -175,14 +184,16 @@ def _transactions(configuration: Mapping[str, Any], topic: str) -> Iterator[_Tra
     from confluent_kafka import Consumer, Producer
 
     name = replay_group(topic)
-    member = Consumer({**configuration, "group.id": name, "enable.auto.commit": False})
+    # Read committed: offsets of a transaction that is being ended are waited for (KIP-447).
+    committed = {"isolation.level": "read_committed", "enable.auto.commit": False}
+    member = Consumer({**configuration, **committed, "group.id": name})
     try:
         producer = Producer(
             {**configuration, "transactional.id": name, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
         )
         # Ends the transaction of a replay that was killed, so that what is done is known.
         translated(f"replay of topic '{topic}'", lambda: producer.init_transactions(_TIMEOUT_S))
-        yield _Transactions(producer, member.consumer_group_metadata(), topic)
+        yield _Transactions(producer, member, topic)
     finally:
         member.close()
 

@@ -47,11 +47,10 @@ class DeadLetterTopics:
     def __init__(self, configuration: Mapping[str, Any]) -> None:
         from confluent_kafka import Consumer
 
-        self._configuration = dict(configuration)
-        self._admin = Admin.from_librdkafka(self._configuration, timeout_s=_TIMEOUT_S)
+        self._admin = Admin.from_librdkafka(configuration, timeout_s=_TIMEOUT_S)
         self._consumer: Consumer = Consumer(
             {
-                **self._configuration,
+                **configuration,
                 "group.id": "penstock-dead-letters",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -101,18 +100,13 @@ class DeadLetterTopics:
         return sorted(metadata.partitions)
 
     def done(self, topic: str) -> dict[int, Done]:
-        """What was replayed, by partition."""
-        from confluent_kafka import Consumer
-
-        places = native(TopicPartition(topic, partition) for partition in self.partitions(topic))
-        asking = Consumer({**self._configuration, "group.id": replay_group(topic), "enable.auto.commit": False})
-        try:
-            committed = translated(
-                f"group '{replay_group(topic)}'", lambda: asking.committed(places, timeout=_TIMEOUT_S)
-            )
-        finally:
-            asking.close()
-        return {place.partition: done_of(place.offset, place.metadata) for place in committed}
+        """What was replayed, by partition. A transaction that a replay has left open counts for nothing."""
+        committed = self._admin.group_commits(replay_group(topic))
+        found = {}
+        for partition in self.partitions(topic):
+            commit = committed.get(TopicPartition(topic, partition))
+            found[partition] = Done() if commit is None else done_of(commit.offset, commit.metadata)
+        return found
 
     def letters(self, topic: str, starts: Mapping[int, int] | None = None) -> Iterator[DeadLetter]:
         """All letters of a topic, partition by partition, from the earliest or from these offsets on."""
