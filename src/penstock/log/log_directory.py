@@ -158,8 +158,9 @@ class LogDirectory:
         try:
             return log.move_aside(f"{unique_id}{DELETED_SUFFIX}")
         except FileNotFoundError:
-            # Someone else has removed it already.
-            return log.directory
+            # Something else has removed it already. A new log may take its name before the caller removes files, so the
+            # path is not that one: nothing is there.
+            return f"{self.path}/{unique_id}{DELETED_SUFFIX}"
 
     def set_aside(self, topic: str, partition: int, unique_id: str) -> str:
         """Takes a stray partition out of service, and keeps its files under the returned path."""

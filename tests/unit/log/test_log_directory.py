@@ -113,6 +113,20 @@ def test_what_was_deleted_can_be_removed_right_away() -> None:
     assert not [name for name in fs.list_directory("data") if name.startswith("t-")]
 
 
+def test_a_new_log_outlives_the_removal_of_one_whose_files_were_gone() -> None:
+    """The removal runs in another thread, and the topic may have been created again by then."""
+    fs = MemoryFileSystem()
+    directory = open_directory(fs)
+    directory.create("t", 0, TOPIC_ID, LogConfig(), NOW_MS)
+    fs.remove_directory("data/t-0")
+    abandoned = directory.delete("t", 0, "abc")
+    log = directory.create("t", 0, TOPIC_ID, LogConfig(), NOW_MS)
+    append(log, make_batch())
+    directory.remove_deleted(abandoned)
+    assert log.is_in_place()
+    assert "t-0" in fs.list_directory("data")
+
+
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
 def test_a_damaged_checkpoint_is_reported_and_does_without(name: str) -> None:
     fs = MemoryFileSystem()
