@@ -53,7 +53,7 @@ def compress(codec: Compression, payload: bytes | memoryview, level: int | None 
         case Compression.SNAPPY:
             return _compress_xerial(payload)
         case Compression.LZ4:
-            return bytes(cramjam.lz4.compress(payload, level=level))
+            return _compress_lz4(payload, level)
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(payload, level=level))
 
@@ -75,6 +75,13 @@ def decompress(codec: int, payload: bytes | memoryview, bytes_max: int) -> bytes
     except cramjam.DecompressionError as error:
         raise ProtocolError(f"the payload is not valid {Compression(codec).name.lower()}: {error}") from error
     raise ProtocolError(f"unknown compression codec {codec}")
+
+
+def _compress_lz4(payload: bytes | memoryview, level: int | None) -> bytes:
+    """Independent blocks: Kafka's Java clients refuse a frame whose blocks refer to earlier ones."""
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(bytes(payload))
+    return bytes(compressor.finish())
 
 
 def _compress_xerial(payload: bytes | memoryview) -> bytes:
