@@ -3,13 +3,13 @@
 Python has no way to parse a query without running it, to look at a plan, to reach Hadoop's file systems, or to stop a
 query between two batches. All of that goes through the JVM objects behind pyspark (`_jvm`, `_jdf`, `_jsq`), through
 texts that Spark shows to people, or through JSON that it writes. These may change with any release of Spark: then this
-module and `row_expressions.py` change, and no other. tests/pipeline/test_spark_internals.py has a test for each
-assumption.
+module changes, `catalyst.py` and `row_expressions.py`, and no other. tests/pipeline/test_spark_internals.py has a test
+for each assumption.
 
 Owns the use of those objects and texts. It must not know pipelines.
 
-Invariant: no other module than these two touches a private attribute of pyspark or imports py4j; no JVM object leaves
-them.
+Invariant: no other module than this one and `catalyst.py` touches a private attribute of pyspark or imports py4j; no
+JVM object leaves the three.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from penstock.pipeline.spark.catalyst import analyzed, jvm, parsed, sequence
 
 if TYPE_CHECKING:
     from pyspark import TaskContext
@@ -46,13 +48,13 @@ def connect_gateway(port: int, secret: str) -> None:
 
 def activate(session: SparkSession) -> None:
     """Makes it the active session of this thread: that is where Spark looks for the data source of a writer."""
-    _jvm(session).org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+    jvm(session).org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def write_no_checksum_files(session: SparkSession) -> None:
     """Hadoop keeps a checksum beside each file of a local disk, and starts a process to set its permissions."""
     context: Any = session._jsc
-    _jvm(session).org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).setWriteChecksum(False)
+    jvm(session).org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def accept_end_of_accumulator_updates(session: SparkSession) -> None:
@@ -131,20 +133,20 @@ def is_query(session: SparkSession, sql: str) -> bool:
 
     It parses only: `session.sql` would execute a statement.
     """
-    is_instance = _jvm(session).py4j.reflection.TypeUtil.isInstanceOf
+    is_instance = jvm(session).py4j.reflection.TypeUtil.isInstanceOf
 
     def is_command(plan: Any) -> bool:
         kinds = ("Command", "ParsedStatement")
         if any(is_instance(f"org.apache.spark.sql.catalyst.plans.logical.{kind}", plan) for kind in kinds):
             return True
-        return any(map(is_command, _sequence(plan.children())))
+        return any(map(is_command, sequence(plan.children())))
 
-    return not is_command(_parsed(session, sql))
+    return not is_command(parsed(session, sql))
 
 
 def simple_query(session: SparkSession, sql: str) -> SimpleQuery | None:
     """None for any other query. Raises PySparkException if the SQL does not parse."""
-    plan = _parsed(session, sql)
+    plan = parsed(session, sql)
     if plan.nodeName() != "Project":
         return None
     condition, below = None, plan.child()
@@ -152,20 +154,20 @@ def simple_query(session: SparkSession, sql: str) -> SimpleQuery | None:
         condition, below = str(below.condition().sql()), below.child()
     if below.nodeName() != "UnresolvedRelation":
         return None
-    expressions = [_expression(listed) for listed in _sequence(plan.projectList())]
+    expressions = [_expression(listed) for listed in sequence(plan.projectList())]
     return SimpleQuery(str(below.name()).replace("`", ""), expressions, condition)
 
 
-def _expression(parsed: Any) -> str | None:
-    kind = parsed.getClass().getSimpleName()
+def _expression(listed: Any) -> str | None:
+    kind = listed.getClass().getSimpleName()
     if kind == "UnresolvedStar":
         return None
-    return str(parsed.child().sql() if kind in ("Alias", "UnresolvedAlias") else parsed.sql())
+    return str(listed.child().sql() if kind in ("Alias", "UnresolvedAlias") else listed.sql())
 
 
 def operators(frame: DataFrame) -> list[str] | None:
     """The names of the operators above the source, outermost first; None if there is more than one source."""
-    node = _analyzed(frame)
+    node = analyzed(frame)
     names = []
     while node.children().length() == 1:
         names.append(str(node.nodeName()))
@@ -178,31 +180,31 @@ def calls_python(frame: DataFrame) -> bool:
 
     def is_python(expression: Any) -> bool:
         return "Python" in str(expression.getClass().getSimpleName()) or any(
-            map(is_python, _sequence(expression.children()))
+            map(is_python, sequence(expression.children()))
         )
 
     def look(node: Any) -> bool:
-        return any(map(is_python, _sequence(node.expressions()))) or any(map(look, _sequence(node.children())))
+        return any(map(is_python, sequence(node.expressions()))) or any(map(look, sequence(node.children())))
 
-    return look(_analyzed(frame))
+    return look(analyzed(frame))
 
 
 def is_deterministic(frame: DataFrame, expression: str) -> bool:
     """Whether an expression over the frame's columns says the same of a row whenever it is evaluated."""
-    return bool(_analyzed(frame.selectExpr(expression)).projectList().apply(0).deterministic())
+    return bool(analyzed(frame.selectExpr(expression)).projectList().apply(0).deterministic())
 
 
 def referenced_columns(frame: DataFrame, expression: str) -> list[str]:
     """The columns of the frame that an expression uses, in the frame's order."""
-    used = _analyzed(frame.selectExpr(expression)).projectList().apply(0).references()
-    return [str(column.name()) for column in _sequence(_analyzed(frame).output()) if used.contains(column)]
+    used = analyzed(frame.selectExpr(expression)).projectList().apply(0).references()
+    return [str(column.name()) for column in sequence(analyzed(frame).output()) if used.contains(column)]
 
 
 def require_output_mode(frame: DataFrame, mode: str) -> None:
     """Raises AnalysisException, as a start would, if a query of this frame cannot run in the output mode."""
-    sql = _jvm(frame.sparkSession).org.apache.spark.sql
+    sql = jvm(frame.sparkSession).org.apache.spark.sql
     java_mode = getattr(sql.streaming.OutputMode, mode.capitalize())()
-    sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(_analyzed(frame), java_mode)
+    sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(analyzed(frame), java_mode)
 
 
 _WATERMARK: Final = "spark.watermarkDelayMs"
@@ -218,21 +220,21 @@ def unbounded_state(frame: DataFrame) -> list[UnboundedState]:
     found: list[UnboundedState] = []
 
     def look(node: Any) -> None:
-        children = _sequence(node.children())
+        children = sequence(node.children())
         if children and all(child.isStreaming() for child in children):
             kind = str(node.nodeName())
             if kind == "Join" and not _is_join_bounded(node):
                 found.append("join")
-            elif kind == "Deduplicate" and not any(map(_has_watermark, _sequence(node.keys()))):
+            elif kind == "Deduplicate" and not any(map(_has_watermark, sequence(node.keys()))):
                 found.append("deduplication")
-            elif kind == "Aggregate" and _grows_with_time(_sequence(node.groupingExpressions())):
+            elif kind == "Aggregate" and _grows_with_time(sequence(node.groupingExpressions())):
                 found.append("aggregation")
-            elif kind == "Distinct" and _grows_with_time(_sequence(node.output())):
+            elif kind == "Distinct" and _grows_with_time(sequence(node.output())):
                 found.append("aggregation")  # Spark makes one of it
         for child in children:
             look(child)
 
-    look(_analyzed(frame))
+    look(analyzed(frame))
     return found
 
 
@@ -243,12 +245,10 @@ def _has_watermark(named: Any) -> bool:
 def _is_join_bounded(join: Any) -> bool:
     """Both sides have a watermark, and the condition compares event times."""
     sides = (join.left(), join.right())
-    if not all(any(map(_has_watermark, _sequence(side.output()))) for side in sides) or join.condition().isEmpty():
+    if not all(any(map(_has_watermark, sequence(side.output()))) for side in sides) or join.condition().isEmpty():
         return False
     used = join.condition().get().references()
-    return any(
-        _has_watermark(column) and used.contains(column) for side in sides for column in _sequence(side.output())
-    )
+    return any(_has_watermark(column) and used.contains(column) for side in sides for column in sequence(side.output()))
 
 
 def _grows_with_time(grouping: list[Any]) -> bool:
@@ -265,7 +265,7 @@ def _is_time(column: Any) -> bool:
 def streams(frame: DataFrame) -> list[str]:
     """The topics or paths of a query's streams, in the order of its plan, by which Spark keeps their offsets."""
     found: dict[str, None] = {}
-    for leaf in _sequence(_analyzed(frame).collectLeaves()):
+    for leaf in sequence(analyzed(frame).collectLeaves()):
         # The plan of a common table expression is there besides the references to it.
         if not leaf.isStreaming() or leaf.getClass().getSimpleName() == "CTERelationRef":
             continue
@@ -450,7 +450,7 @@ class HadoopDirectory:
             return None
         opened = files.open(path)
         try:
-            return str(_jvm(self._session).org.apache.commons.io.IOUtils.toString(opened, "UTF-8"))
+            return str(jvm(self._session).org.apache.commons.io.IOUtils.toString(opened, "UTF-8"))
         finally:
             opened.close()
 
@@ -461,7 +461,7 @@ class HadoopDirectory:
         directory, _, own_name = name.rpartition("/")
         path, waiting = self._path(name), self._path(f"{directory}/.{own_name}.new")
         files = self._file_system(path)
-        hadoop = _jvm(self._session).org.apache.hadoop.fs
+        hadoop = jvm(self._session).org.apache.hadoop.fs
         gateway: Any = self._session.sparkContext._gateway
         try:
             opened = files.create(waiting, True)
@@ -487,7 +487,7 @@ class HadoopDirectory:
         return java_session.sessionState().newHadoopConf()
 
     def _path(self, name: str) -> Any:
-        return _jvm(self._session).org.apache.hadoop.fs.Path(f"{self.location}/{name}" if name else self.location)
+        return jvm(self._session).org.apache.hadoop.fs.Path(f"{self.location}/{name}" if name else self.location)
 
     def _file_system(self, path: Any) -> Any:
         return path.getFileSystem(self._configuration())
@@ -507,38 +507,19 @@ def file_stream_writer(
     session: SparkSession, format_name: str, path: str, partition_by: Sequence[str], options: Mapping[str, str]
 ) -> Callable[[DataFrame, int], None]:
     """Spark's streaming file sink as a function of a micro-batch and its id. It skips a batch that MANIFEST lists."""
-    jvm = _jvm(session)
-    file_format: Any = jvm.org.apache.spark.sql.execution.datasources
+    java = jvm(session)
+    file_format: Any = java.org.apache.spark.sql.execution.datasources
     for part in _FORMAT_CLASSES[format_name].split("."):
         file_format = getattr(file_format, part)
-    sink = jvm.org.apache.spark.sql.execution.streaming.sinks.FileStreamSink(
+    sink = java.org.apache.spark.sql.execution.streaming.sinks.FileStreamSink(
         session._jsparkSession,
         path,
         file_format(),
-        jvm.PythonUtils.toSeq(list(partition_by)),
-        jvm.PythonUtils.toScalaMap({**options, "path": path}),
+        java.PythonUtils.toSeq(list(partition_by)),
+        java.PythonUtils.toScalaMap({**options, "path": path}),
     )
 
     def write(rows: DataFrame, batch_id: int) -> None:
         sink.addBatch(batch_id, rows._jdf)
 
     return write
-
-
-def _jvm(session: SparkSession) -> Any:
-    assert session._jvm is not None  # a classic session has one; pipelines run on no other
-    return session._jvm
-
-
-def _parsed(session: SparkSession, sql: str) -> Any:
-    java_session: Any = session._jsparkSession
-    return java_session.sessionState().sqlParser().parsePlan(sql)
-
-
-def _analyzed(frame: DataFrame) -> Any:
-    java_frame: Any = frame._jdf
-    return java_frame.queryExecution().analyzed()
-
-
-def _sequence(of_scala: Any) -> list[Any]:
-    return [of_scala.apply(number) for number in range(of_scala.length())]

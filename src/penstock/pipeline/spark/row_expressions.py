@@ -7,8 +7,8 @@ column that is NULL for exactly the rows for which the expression fails (Spark's
 Followed are projections, filters, joins, generators and the input of the first aggregation. Not followed are Python
 functions, subqueries, what is random, and what is computed of an aggregate or of several sources together.
 
-Owns this reading of plans. As `internals.py`, it uses the JVM objects behind pyspark, and none of them leaves it. It
-must not know pipelines. tests/pipeline/test_row_expressions.py has a test for each assumption.
+Owns this reading of plans. It uses Spark's own objects, through `catalyst.py`, and none of them leaves it. It must not
+know pipelines. tests/pipeline/test_row_expressions.py has a test for each assumption.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from penstock.pipeline.spark.catalyst import Catalyst, analyzed, iterated, output, sequence
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,41 +66,39 @@ class RowExpression:
         """A struct with the expression's value; NULL if it fails."""
         from pyspark.sql import functions as f
 
-        jvm = _Jvm(rows)
+        catalyst = Catalyst(rows)
         named = [
-            jvm.alias(new, str(old.name()), old.exprId())
-            for old, new in zip(
-                _output(self._source), _output(rows.select(*_quoted(self._source.columns))), strict=True
-            )
+            catalyst.alias(new, str(old.name()), old.exprId())
+            for old, new in zip(output(self._source), output(rows.select(*_quoted(self._source.columns))), strict=True)
         ]
-        of_rows = jvm.column(jvm.substituted(expression, named))
-        return jvm.column(jvm.try_eval(jvm.expression(f.struct(of_rows.alias("value")))))
+        of_rows = catalyst.column(catalyst.substituted(expression, named))
+        return catalyst.column(catalyst.try_eval(catalyst.expression(f.struct(of_rows.alias("value")))))
 
 
 def row_expressions(result: DataFrame, source: DataFrame) -> list[RowExpression]:
     """The expressions of `result` over the rows of `source`, in the order in which Spark evaluates them."""
-    walk = _Walk(_Jvm(result), source)
-    walk.follow(walk.jvm.without_ctes(_analyzed(result)))
+    walk = _Walk(Catalyst(result), source)
+    walk.follow(walk.catalyst.without_ctes(analyzed(result)))
     return walk.found
 
 
 def with_source_replaced(result: DataFrame, source: DataFrame, replacement: DataFrame) -> DataFrame:
     """The same query over `replacement`, which has the columns of `source`."""
-    jvm = _Jvm(result)
-    old, new = _analyzed(source), _analyzed(replacement)
+    catalyst = Catalyst(result)
+    old, new = analyzed(source), analyzed(replacement)
 
     def replaced(node: Any) -> Any:
         # A query that reads the source twice has a copy of it with ids of its own.
         if node.equals(old) or node.sameResult(old):
-            attributes = zip(_sequence(node.output()), _output(replacement), strict=True)
-            return jvm.project([jvm.alias(its, str(a.name()), a.exprId()) for a, its in attributes], new)
-        children = _sequence(node.children())
+            attributes = zip(sequence(node.output()), output(replacement), strict=True)
+            return catalyst.project([catalyst.alias(its, str(a.name()), a.exprId()) for a, its in attributes], new)
+        children = sequence(node.children())
         others = [replaced(child) for child in children]
         if all(child.equals(other) for child, other in zip(children, others, strict=True)):
             return node
-        return node.withNewChildren(jvm.seq(others))
+        return node.withNewChildren(catalyst.seq(others))
 
-    return jvm.frame(replaced(_analyzed(result)))
+    return catalyst.frame(replaced(analyzed(result)))
 
 
 @dataclass(slots=True)
@@ -112,18 +112,18 @@ class _Reached:
 
 
 class _Walk:
-    def __init__(self, jvm: _Jvm, source: DataFrame) -> None:
-        self.jvm = jvm
+    def __init__(self, catalyst: Catalyst, source: DataFrame) -> None:
+        self.catalyst = catalyst
         self.found: list[RowExpression] = []
         self._source = source
-        self._source_plan = _analyzed(source)
-        self._source_ids = {_id(attribute): str(attribute.name()) for attribute in _output(source)}
+        self._source_plan = analyzed(source)
+        self._source_ids = {_id(attribute): str(attribute.name()) for attribute in output(source)}
 
     def follow(self, node: Any) -> _Reached | None:
         """None where the source is not below, or no longer recognisable."""
         if node.equals(self._source_plan):
             return _Reached(set(self._source_ids))
-        below = [reached for child in _sequence(node.children()) if (reached := self.follow(child)) is not None]
+        below = [reached for child in sequence(node.children()) if (reached := self.follow(child)) is not None]
         if len(below) != 1:
             return None
         [reached] = below
@@ -134,15 +134,15 @@ class _Walk:
             self._filter(node.condition(), reached)
             return reached
         if kind == "Project":
-            return self._project(_sequence(node.projectList()), reached)
-        for expression in _sequence(node.expressions()):
+            return self._project(sequence(node.projectList()), reached)
+        for expression in sequence(node.expressions()):
             self._collect(expression, reached)
         return None if kind in _ENDS else reached
 
     def _filter(self, condition: Any, reached: _Reached) -> None:
         if self._is_of_a_row(condition, reached):
             self._add(condition, reached)
-            reached.conditions.append(self.jvm.substituted(condition, reached.aliases))
+            reached.conditions.append(self.catalyst.substituted(condition, reached.aliases))
         else:
             self._collect(condition, reached)
 
@@ -153,8 +153,8 @@ class _Walk:
                 continue
             if self._is_of_a_row(named.child(), reached):
                 self._add(named.child(), reached)
-                of_source = self.jvm.substituted(named.child(), reached.aliases)
-                aliases.append(self.jvm.alias(of_source, str(named.name()), named.exprId()))
+                of_source = self.catalyst.substituted(named.child(), reached.aliases)
+                aliases.append(self.catalyst.alias(of_source, str(named.name()), named.exprId()))
                 known.add(_id(named))
             else:
                 self._collect(named.child(), reached)
@@ -165,123 +165,40 @@ class _Walk:
         if self._is_of_a_row(expression, reached):
             self._add(expression, reached)
         elif not self._is_conditional(expression):
-            for child in _sequence(expression.children()):
+            for child in sequence(expression.children()):
                 self._collect(child, reached)
 
     def _is_conditional(self, expression: Any) -> bool:
         if expression.getClass().getSimpleName() == "AggregateExpression" and expression.filter().isDefined():
             return True
-        return self.jvm.is_any(_CONDITIONAL, expression)
+        return self.catalyst.is_any(_CONDITIONAL, expression)
 
     def _is_of_a_row(self, expression: Any, reached: _Reached) -> bool:
         if not expression.deterministic():
             return False
-        if any(_id(attribute) not in reached.known for attribute in _iterated(expression.references())):
+        if any(_id(attribute) not in reached.known for attribute in iterated(expression.references())):
             return False
         return self._is_evaluable(expression)
 
     def _is_evaluable(self, expression: Any) -> bool:
         if expression.getClass().getSimpleName() == "AttributeReference":
             return True
-        if self.jvm.is_any(_NOT_OF_A_ROW, expression):
+        if self.catalyst.is_any(_NOT_OF_A_ROW, expression):
             return False
-        return all(map(self._is_evaluable, _sequence(expression.children())))
+        return all(map(self._is_evaluable, sequence(expression.children())))
 
     def _add(self, expression: Any, reached: _Reached) -> None:
-        if not _sequence(expression.children()):
+        if not sequence(expression.children()):
             return  # a column, or a literal
-        of_source = self.jvm.substituted(expression, reached.aliases)
-        ids = [_id(attribute) for attribute in _iterated(of_source.references())]
+        of_source = self.catalyst.substituted(expression, reached.aliases)
+        ids = [_id(attribute) for attribute in iterated(of_source.references())]
         columns = list(dict.fromkeys(self._source_ids[known] for known in ids if known in self._source_ids))
-        sql = self.jvm.pretty(expression)
+        sql = self.catalyst.pretty(expression)
         self.found.append(RowExpression(sql, columns, of_source, tuple(reached.conditions), self._source))
-
-
-class _Jvm:
-    """Makes objects of Catalyst."""
-
-    def __init__(self, frame: DataFrame) -> None:
-        self._session: Any = frame.sparkSession
-        self._jvm: Any = self._session._jvm
-
-    @property
-    def _catalyst(self) -> Any:
-        return self._jvm.org.apache.spark.sql.catalyst
-
-    def seq(self, items: Sequence[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(list(items))
-
-    def is_any(self, types: Sequence[str], expression: Any) -> bool:
-        return any(self._jvm.py4j.reflection.TypeUtil.isInstanceOf(name, expression) for name in types)
-
-    def alias(self, expression: Any, name: str, expression_id: Any = None) -> Any:
-        expressions = self._catalyst.expressions
-        if expression_id is None:
-            expression_id = expressions.NamedExpression.newExprId()
-        nothing = self._jvm.scala.Option.empty()
-        return expressions.Alias(expression, name, expression_id, self.seq([]), nothing, self.seq([]))
-
-    def substituted(self, expression: Any, aliases: Sequence[Any]) -> Any:
-        """The expression with what the aliases stand for in their place."""
-        if not aliases:
-            return expression
-        collapse = self._catalyst.optimizer.CollapseProject
-        made = collapse.buildCleanedProjectList(self.seq([self.alias(expression, "made")]), self.seq(aliases))
-        return made.apply(0).child()
-
-    def without_ctes(self, plan: Any) -> Any:
-        """A reference to a common table expression has no children to follow."""
-        return self._catalyst.optimizer.InlineCTE(True, False, False).apply(plan)
-
-    def try_eval(self, expression: Any) -> Any:
-        return self._catalyst.expressions.TryEval(expression)
-
-    def pretty(self, expression: Any) -> str:
-        package = getattr(self._catalyst.util, "package$")
-        return str(getattr(package, "MODULE$").toPrettySQL(expression, True))
-
-    def expression(self, column: Any) -> Any:
-        return self._jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(column._jc)
-
-    def column(self, expression: Any) -> Column:
-        from pyspark.sql.classic.column import Column as ClassicColumn
-
-        found: Column = ClassicColumn(self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
-        return found
-
-    def project(self, listed: Sequence[Any], plan: Any) -> Any:
-        return self._catalyst.plans.logical.Project(self.seq(listed), plan)
-
-    def frame(self, plan: Any) -> DataFrame:
-        from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-
-        dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._session._jsparkSession, plan)
-        found: DataFrame = ClassicDataFrame(dataset, self._session)
-        return found
-
-
-def _analyzed(frame: DataFrame) -> Any:
-    java_frame: Any = frame._jdf
-    return java_frame.queryExecution().analyzed()
-
-
-def _output(frame: DataFrame) -> list[Any]:
-    return _sequence(_analyzed(frame).output())
 
 
 def _id(named: Any) -> str:
     return str(named.exprId().toString())
-
-
-def _sequence(of_scala: Any) -> list[Any]:
-    return [of_scala.apply(number) for number in range(of_scala.length())]
-
-
-def _iterated(of_scala: Any) -> list[Any]:
-    found, iterator = [], of_scala.iterator()
-    while iterator.hasNext():
-        found.append(iterator.next())
-    return found
 
 
 def _quoted(names: Sequence[str]) -> list[str]:
