@@ -90,6 +90,8 @@ def list_topics(
 
     with connected(bootstrap_server, client_properties) as configuration, DeadLetterTopics(configuration) as reader:
         names = topics or reader.names()
+        for place in reader.unreadable:
+            print(f"penstock: {place}: its records cannot be read; it is left out", file=sys.stderr)
         counts = []
         for topic in names:
             done = reader.done(topic)

@@ -18,8 +18,13 @@ from penstock.client.dead_letters import topics
 from penstock.client.dead_letters.done import Done
 from penstock.client.dead_letters.replay import replay
 from penstock.core import dead_letters as names
+from penstock.protocol.compression import Compression
+from penstock.protocol.error_codes import ErrorCode
 from tests.conftest import RunningBroker
+from tests.integration.broker.conversation import create_topic, delete_topic, produce
 from tests.integration.cli.conftest import TIMEOUT_S, Command, command_line, environment, only_line
+from tests.record_batches import Record, encode_batch
+from tests.wire_client import WireClient
 
 
 class Scene:
@@ -254,6 +259,22 @@ def test_aborted_records_hide_no_letters(scene: Scene) -> None:
     with topics.DeadLetterTopics({"bootstrap.servers": scene.servers}) as reader:
         assert scene.letters in reader.names()
         assert [letter.value for letter in reader.letters(scene.letters)] == [b"order 0", b"order 1"]
+
+
+def test_a_topic_that_nobody_can_read_is_left_out(penstock: Command, scene: Scene) -> None:
+    """A broker does not open batches: this one says gzip, and is not."""
+    scene.add(range(1))
+    unreadable = f"{scene.letters}-unreadable"
+    with WireClient(scene.servers) as client:
+        batch = encode_batch([Record(b"not gzip")], attributes=Compression.GZIP)
+        assert produce(client, create_topic(client, unreadable), batch).error_code == ErrorCode.NONE
+        try:
+            listed = penstock("dead-letters", "list", "--json")
+        finally:
+            delete_topic(client, unreadable)
+    assert scene.letters in {count["topic"] for count in json.loads(listed.stdout)}
+    told = f"penstock: topic '{unreadable}' partition 0: its records cannot be read; it is left out"
+    assert told in listed.stderr.decode().splitlines()
 
 
 def test_letters_are_replayed_with_the_headers_of_their_records(scene: Scene, assignments: list[list[str]]) -> None:

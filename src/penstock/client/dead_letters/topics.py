@@ -23,10 +23,12 @@ from penstock.core.errors import BrokerUnreachable, UnknownTopic
 from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, KafkaError, Message
 
 _TIMEOUT_S: Final = 10.0
 _STALL_S: Final = 30.0
+# When others have long said what they hold. librdkafka tries for ever to read some batches, and says nothing.
+_PROBE_STALL_S: Final = 5.0
 _POLL_S: Final = 0.5
 _PLACES_NAMED: Final = 3
 # A record, and the marker of its transaction.
@@ -42,11 +44,15 @@ def replay_group(topic: str) -> str:
 
 
 class DeadLetterTopics:
-    """`configuration` is librdkafka's. A context manager that closes its consumer."""
+    """`configuration` is librdkafka's. A context manager that closes its consumer.
+
+    `unreadable` are the partitions that `names` could not look at.
+    """
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
         from confluent_kafka import Consumer
 
+        self.unreadable: list[TopicPartition] = []
         self._admin = Admin.from_librdkafka(configuration, timeout_s=_TIMEOUT_S)
         self._consumer: Consumer = Consumer(
             {
@@ -86,7 +92,9 @@ class DeadLetterTopics:
             found |= {place.topic for place, record in newest.items() if is_dead_letter(record)}
             # Where only aborted records are so near the end, the search goes further back.
             undecided = [
-                place for place, (first, _) in ranges.items() if place not in newest and first > bounds[place][0]
+                place
+                for place, (first, _) in ranges.items()
+                if place not in newest and place not in self.unreadable and first > bounds[place][0]
             ]
             probed *= _PROBE_GROWTH
         return sorted(found)
@@ -151,33 +159,59 @@ class DeadLetterTopics:
         """The first committed record in the range of each partition; none where there is none."""
         self._consumer.assign(native({place: first for place, (first, _) in ranges.items()}))
         waiting, found = set(ranges), {}
-        for message in self._events(ranges):
+        deadline = time.monotonic() + _STALL_S
+        while waiting:
+            message = self._next_event(deadline - time.monotonic())
+            if message is None and len(waiting) == len(ranges):
+                raise _stalled(ranges)
+            if message is None:
+                self.unreadable += sorted(waiting)
+                break
             place = partition_of(message)
-            if place in waiting:
-                waiting.remove(place)
-                if message.error() is None and _offset(message) < ranges[place][1]:
-                    found[place] = message
-                if not waiting:
-                    break
+            if place not in waiting:
+                continue  # it goes on to send records, or to fail
+            waiting.remove(place)
+            deadline = time.monotonic() + _PROBE_STALL_S
+            if _failure(message) is not None:
+                self.unreadable.append(place)
+            elif message.error() is None and _offset(message) < ranges[place][1]:
+                found[place] = message
         return found
 
     def _events(self, places: Collection[TopicPartition]) -> Iterator[Message]:
         """Records of the assigned partitions, as they arrive, and the end of each. Raises ClientError."""
-        deadline = time.monotonic() + _STALL_S
+        while (message := self._next_event(_STALL_S)) is not None:
+            failure = _failure(message)
+            if failure is not None:
+                raise from_kafka_error(failure, f"topic '{message.topic()}'")
+            yield message
+        raise _stalled(places)
+
+    def _next_event(self, timeout_s: float) -> Message | None:
+        """The next record, end or failure of a partition; None if nothing came for that long. Raises ClientError."""
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             # One at a time: `consume` waits for its whole timeout unless as many records arrive as it asks for.
             message = self._consumer.poll(_POLL_S)
             if message is None:
                 continue
             error = message.error()
-            if error is None or error.code() == END_OF_PARTITION:
-                yield message
-                deadline = time.monotonic() + _STALL_S
-            elif not error.retriable():
-                topic = message.topic()
-                raise from_kafka_error(error, f"topic '{topic}'" if topic else "reading dead letters")
-        named = ", ".join(str(place) for place in list(places)[:_PLACES_NAMED])
-        raise BrokerUnreachable(f"{named}: no record arrived for {_STALL_S:.0f} s")
+            if error is None or error.code() == END_OF_PARTITION or (message.topic() and not error.retriable()):
+                return message
+            if not error.retriable():
+                raise from_kafka_error(error, "reading dead letters")
+        return None
+
+
+def _failure(message: Message) -> KafkaError | None:
+    """Why a partition cannot be read; None for a record or the end of a partition."""
+    error = message.error()
+    return None if error is None or error.code() == END_OF_PARTITION else error
+
+
+def _stalled(places: Collection[TopicPartition]) -> BrokerUnreachable:
+    named = ", ".join(str(place) for place in list(places)[:_PLACES_NAMED])
+    return BrokerUnreachable(f"{named}: no record arrived for {_STALL_S:.0f} s")
 
 
 def _ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
