@@ -192,6 +192,7 @@ def test_a_checkpoint_of_another_pipeline_is_refused_and_stays_its_own(words: Wo
     assert (words.stored(), other.stored()) == ([1, 2], [1])
 
 
+@pytest.mark.slow
 def test_a_topic_deleted_while_it_is_read_is_never_taken_for_a_new_one(words: Words) -> None:
     words.send(1, 2)
     with running(words.directory, "run", "--json", words.file.name) as process:
@@ -319,6 +320,7 @@ def test_a_wrong_password_of_a_database_is_told_and_not_shown(up: Path, postgres
     assert rows_of(postgres, words.name, "guarded") == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_column_dropped_from_a_database_while_the_pipeline_runs(up: Path, postgres: PostgresServer) -> None:
     words = Words(up, url=f"postgresql://penstock@127.0.0.1:{postgres.port}/postgres")
     words.send(1)

@@ -191,7 +191,7 @@ def by_id(letters: list[Found]) -> dict[int, dict[str, str | None]]:
     return {json.loads(letter.value or "null")["id"]: letter.headers for letter in rows}
 
 
-@pytest.mark.parametrize("sink", ["topic", "table"])
+@pytest.mark.parametrize("sink", ["topic", pytest.param("table", marks=pytest.mark.slow)])
 def test_rows_for_which_the_transform_fails_become_dead_letters(pipelines: Pipelines, sink: str) -> None:
     orders, letters, good = pipelines.topic("orders", partitions=1), pipelines.name("letters"), pipelines.name("good")
     pipelines.send(orders, [*ROWS, "no json"], key="k")
@@ -252,6 +252,7 @@ def test_a_failing_expression_stops_the_pipeline_with_position_expression_and_va
     assert events[-1]["total"]["dropped"] == 1
 
 
+@pytest.mark.slow
 def test_a_failing_filter_in_a_join_is_found_in_the_source_that_it_reads(pipelines: Pipelines) -> None:
     orders, letters = pipelines.topic("orders", partitions=1), pipelines.name("letters")
     (pipelines.directory / "names").mkdir()
@@ -275,6 +276,7 @@ def test_a_failing_filter_in_a_join_is_found_in_the_source_that_it_reads(pipelin
     }
 
 
+@pytest.mark.slow
 def test_a_program_whose_frames_fail_for_a_row_runs_again_over_guarded_sources(pipelines: Pipelines) -> None:
     orders, letters, good = pipelines.topic("orders", partitions=1), pipelines.name("letters"), pipelines.name("good")
     pipelines.send(orders, [row(1, "10"), row(2, "abc"), row(3, "30")])

@@ -70,6 +70,7 @@ def test_rows_and_bad_rows_are_shown_and_nothing_is_written(pipelines: Pipelines
     assert "bad rows (2)" in table.getvalue()
 
 
+@pytest.mark.slow
 def test_an_aggregation_of_files_joined_with_files(pipelines: Pipelines) -> None:
     for name, rows in {"orders": '{"id": 1, "n": 2}\n{"id": 1, "n": 3}', "names": '{"id": 1, "name": "ada"}'}.items():
         (pipelines.directory / name).mkdir()

@@ -93,7 +93,10 @@ def test_a_topic_sink_commits_rows_and_dead_letters_together(pipelines: Pipeline
     }
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once", "at_most_once"])
+@pytest.mark.parametrize(
+    "guarantee",
+    ["exactly_once", *(pytest.param(weaker, marks=pytest.mark.slow) for weaker in ("at_least_once", "at_most_once"))],
+)
 def test_files_hold_the_good_rows_with_every_guarantee(pipelines: Pipelines, guarantee: str) -> None:
     orders, letters = pipelines.topic("orders"), pipelines.topic("letters")
     stored = f"""
@@ -116,6 +119,7 @@ def test_files_hold_the_good_rows_with_every_guarantee(pipelines: Pipelines, gua
     assert [found.value for found in pipelines.records(letters)] == ["nonsense"]
 
 
+@pytest.mark.slow
 def test_many_dead_letters_pass_through_a_file(pipelines: Pipelines, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letter_publication, "_CHUNK_ROWS", 4)
     orders, letters = pipelines.topic("orders"), pipelines.topic("letters")
@@ -179,6 +183,7 @@ def test_windows_close_with_the_watermark(pipelines: Pipelines) -> None:
     assert pipelines.values(counts) == [{"page": "a", "minute": "2026-01-01T00:00:00.000Z", "clicks": 3}]
 
 
+@pytest.mark.slow
 def test_streams_join_with_streams_and_with_tables(pipelines: Pipelines) -> None:
     orders, payments = pipelines.topic("orders", partitions=1), pipelines.topic("payments", partitions=1)
     paid, letters = pipelines.topic("paid", partitions=1), pipelines.topic("letters", partitions=1)
@@ -223,6 +228,7 @@ def test_streams_join_with_streams_and_with_tables(pipelines: Pipelines) -> None
     assert {found.headers["penstock.topic"] for found in pipelines.records(letters)} == {orders, payments}
 
 
+@pytest.mark.slow
 def test_repeats_are_dropped_over_batches_and_files_are_read_as_they_come(pipelines: Pipelines) -> None:
     incoming, unique = pipelines.directory / "incoming", pipelines.topic("unique")
     incoming.mkdir()
@@ -260,6 +266,7 @@ def test_a_function_is_given_every_batch_and_its_id(pipelines: Pipelines) -> Non
     assert keeper_of_rows.kept == {0: [1], 1: [2]}
 
 
+@pytest.mark.slow
 def test_every_change_of_an_aggregation_can_go_to_a_topic(pipelines: Pipelines) -> None:
     orders, changes = pipelines.topic("orders", partitions=1), pipelines.topic("changes", partitions=1)
     counted = f"""

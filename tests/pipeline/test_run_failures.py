@@ -49,7 +49,7 @@ def ids(pipelines: Pipelines, topic: str) -> list[int]:
     return sorted(value["id"] for value in pipelines.values(topic))
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.slow)])
 def test_a_bad_row_stops_the_pipeline_before_anything_of_its_batch_is_written(
     pipelines: Pipelines, guarantee: str
 ) -> None:
@@ -148,7 +148,7 @@ def files_pipeline(pipelines: Pipelines, source: str, guarantee: str, sink: str,
     """
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.slow)])
 def test_a_changed_schema_of_files_is_refused_and_they_stay_readable(pipelines: Pipelines, guarantee: str) -> None:
     source = pipelines.topic("source", partitions=1)
     directory = pipelines.directory / "words"
@@ -320,7 +320,7 @@ def test_a_second_run_of_a_pipeline_takes_over(pipelines: Pipelines) -> None:
     assert ids(pipelines, sink) == [1, 2]
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_most_once"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", pytest.param("at_most_once", marks=pytest.mark.slow)])
 def test_a_broker_that_has_forgotten_the_last_batch_is_not_asked_to_guess(pipelines: Pipelines, guarantee: str) -> None:
     source, sink = pipelines.topic("source", partitions=1), pipelines.topic("sink")
     yaml = copy(pipelines, source, sink, guarantee=guarantee)

@@ -72,6 +72,7 @@ def test_workers_are_forked_ready_made_and_reused(clock: Path) -> None:
     assert len(list(Path(f"/proc/{zygote}/task").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_checkpoints_have_no_checksum_of_sparks_own(clock: Path) -> None:
     notes_of(clock, 3)
     names = {path.name for path in (clock.parent / "checkpoint" / "offsets").iterdir()}

@@ -118,6 +118,7 @@ def store(rows, batch_id):
 """
 
 
+@pytest.mark.slow
 def test_a_sink_that_fails_restarts_alone_and_one_that_fails_for_good_ends_the_pipeline(pipelines: Pipelines) -> None:
     orders, copy = pipelines.topic("orders"), pipelines.topic("copy")
     pipelines.send(orders, [order(1, "ada", 10), order(2, "bob", 5)])

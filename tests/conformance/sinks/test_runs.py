@@ -33,14 +33,22 @@ from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Pipelines
 from tests.pipeline.table_job import rows_of
 
-# `make test` runs the strongest guarantee of each sink, `make test-slow` the weaker ones.
+# `make test` runs the strongest guarantee of a sink of each way to commit, `make test-slow` everything else.
+OFTEN: Final = ("topic", "table-sqlite", "files")
+
+
+def _slow_unless(is_often: bool) -> list[pytest.MarkDecorator]:
+    return [] if is_often else [pytest.mark.slow]
+
+
 CASES: Final = [
-    pytest.param(name, guarantee, id=f"{name}-{guarantee}", marks=[pytest.mark.slow] if rank else [])
+    pytest.param(name, guarantee, id=f"{name}-{guarantee}", marks=_slow_unless(name in OFTEN and rank == 0))
     for name, (adapter, _) in UNDER_TEST.items()
     for rank, guarantee in enumerate(kept_guarantees(adapter))
 ]
 STRONGEST: Final = [
-    pytest.param(name, kept_guarantees(adapter)[0], id=name) for name, (adapter, _) in UNDER_TEST.items()
+    pytest.param(name, kept_guarantees(adapter)[0], id=name, marks=_slow_unless(name in OFTEN))
+    for name, (adapter, _) in UNDER_TEST.items()
 ]
 # More than a message of a task may carry, so that tables stage or stream them.
 ROOM: Final = "x" * 2000
@@ -243,16 +251,7 @@ def test_a_crash_before_the_commit_does_what_the_guarantee_says(
     assert case.bad_rows() <= Counter(["bad 0"]), "no dead letter is repeated"
 
 
-@pytest.mark.parametrize(
-    ("name", "guarantee"),
-    [
-        pytest.param(
-            name, "exactly_once", id=name, marks=[] if name in ("topic", "table-sqlite") else [pytest.mark.slow]
-        )
-        for name, (adapter, _) in UNDER_TEST.items()
-        if "exactly_once" in kept_guarantees(adapter)
-    ],
-)
+@pytest.mark.parametrize(("name", "guarantee"), [case for case in CASES if case.values[1] == "exactly_once"])
 def test_rows_that_fail_in_the_transform_are_dead_letters_once(
     name: str, guarantee: Guarantee, new_scenario: NewScenario, crash_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

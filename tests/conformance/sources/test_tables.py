@@ -16,7 +16,9 @@ from tests.databases import DATABASES
 from tests.pipeline.pipeline_runs import Pipelines, of_kind
 
 
-@pytest.mark.parametrize("database", DATABASES)
+@pytest.mark.parametrize(
+    "database", [pytest.param(name, marks=[] if name == "sqlite" else [pytest.mark.slow]) for name in DATABASES]
+)
 def test_a_stream_is_joined_with_a_table(
     database: str,
     spark: SparkSession,
