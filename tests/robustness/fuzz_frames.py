@@ -29,6 +29,7 @@ from tests.robustness.fuzz_bursts import Burst, BurstMaker
 from tests.robustness.fuzz_connections import BurstFailure, FuzzedConnection
 from tests.robustness.fuzz_corpus import TOPIC_CONFIGURATIONS
 from tests.robustness.neighbour import MEGABYTE, Neighbour, resident_bytes
+from tests.robustness.printed_lines import unexpected_lines
 from tests.wire_client import ConnectionClosed, WireClient
 
 FRAMES: Final = 1_000_000
@@ -160,7 +161,7 @@ def fuzz(
             seconds = time.monotonic() - started
             neighbour.await_progress()
         assert broker.is_running(), "the broker has died"
-        lines = [line for line in broker.stderr_text().splitlines() if "listening on" not in line]
+        lines = unexpected_lines(broker)
         assert not lines, "the broker printed:\n" + "\n".join(lines)
         assert fuzzing.resident_growth_max <= RESIDENT_GROWTH_MAX, (
             f"the broker grew by {fuzzing.resident_growth_max / MEGABYTE:.1f} MB"

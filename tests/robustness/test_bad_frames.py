@@ -27,6 +27,7 @@ from penstock.testing import Broker
 from tests.clients.waiting import eventually
 from tests.record_batches import Record, encode_batch
 from tests.robustness.neighbour import MEGABYTE, Neighbour, resident_bytes
+from tests.robustness.printed_lines import unexpected_lines
 from tests.wire_client import ConnectionClosed, WireClient, encode_request, framed, request_header
 
 REQUEST_BYTES_MAX = 100 * MEGABYTE
@@ -44,7 +45,7 @@ def broker() -> Iterator[Broker]:
         with Neighbour(started.bootstrap_servers) as warming_up:
             warming_up.await_progress()
         yield started
-        printed = [line for line in started.stderr_text().splitlines() if "listening on" not in line]
+        printed = unexpected_lines(started)
         assert not printed, printed
 
 

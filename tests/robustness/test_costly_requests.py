@@ -31,6 +31,7 @@ from tests.robustness.neighbour import (
     resident_bytes,
     resident_bytes_peak,
 )
+from tests.robustness.printed_lines import unexpected_lines
 from tests.wire_client import WireClient
 
 pytestmark = pytest.mark.slow
@@ -44,7 +45,7 @@ BOMB_BYTES = 300 * MEGABYTE
 def broker() -> Iterator[Broker]:
     with Broker() as started:
         yield started
-        printed = [line for line in started.stderr_text().splitlines() if "listening on" not in line]
+        printed = unexpected_lines(started)
         assert not printed, printed
 
 

@@ -21,6 +21,7 @@ from tests.record_batches import Record, encode_batch
 from tests.robustness.fuzz_bursts import Burst, Outcome, judged
 from tests.robustness.fuzz_connections import FuzzedConnection
 from tests.robustness.fuzz_corpus import SERVED
+from tests.robustness.printed_lines import unexpected_lines
 from tests.wire_client import WireClient, encode_request
 
 API_KEYS: Final = sorted({key for key, _ in SERVED})
@@ -60,7 +61,7 @@ TOPIC_NAMES: Final = ("name", "topic", "topic_name", "topic_names", "resource_na
 def broker() -> Iterator[Broker]:
     with Broker() as running:
         yield running
-        printed = [line for line in running.stderr_text().splitlines() if "listening on" not in line]
+        printed = unexpected_lines(running)
         assert not printed, "\n".join(printed)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from penstock.client.assignment import native
+from penstock.client.commit_metadata import metadata_of
 from penstock.client.errors import from_kafka_error
 from penstock.client.groups import GroupDescription, GroupListing, GroupMember, PartitionProgress, progress_of
 from penstock.client.settings import admin_settings
@@ -239,7 +240,7 @@ class Admin:
         request = self._api._ConsumerGroupTopicPartitions(name)
         found = self._of_group(name, lambda: self._client.list_consumer_group_offsets([request], **self._bounded()))
         return {
-            TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, each.metadata or "")
+            TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, metadata_of(each))
             for each in found.topic_partitions
             if each.offset >= 0
         }

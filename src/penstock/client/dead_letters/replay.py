@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.assignment import native
+from penstock.client.commit_metadata import metadata_of
 from penstock.client.dead_letters.done import Done, TooScattered, done_of
 from penstock.client.dead_letters.letter import DeadLetter, is_dead_letter, letter_of
 from penstock.client.dead_letters.topics import DeadLetterTopics, replay_group
@@ -144,7 +145,7 @@ class _Transactions:
         committed = translated(
             f"group '{replay_group(self._topic)}'", lambda: self._member.committed(places, timeout=_TIMEOUT_S)
         )
-        return {place.partition: done_of(place.offset, place.metadata) for place in committed}
+        return {place.partition: done_of(place.offset, metadata_of(place)) for place in committed}
 
     def write(
         self, originals: DeadLetterTopics, chunk: _Chunk, records: list[tuple[DeadLetter, str]], *, keep_partition: bool
