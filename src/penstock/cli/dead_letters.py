@@ -5,7 +5,6 @@ Owns the flags and the output; `client/dead_letters/` reads and replays.
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from collections import Counter
@@ -17,6 +16,7 @@ import typer
 from penstock.cli.command_error import usage_error
 from penstock.cli.connection import connected
 from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples
+from penstock.cli.record_format import json_field
 
 if TYPE_CHECKING:
     from penstock.client.dead_letters.done import Done
@@ -267,8 +267,8 @@ def _print_letter(letter: DeadLetter, *, is_done: bool, as_json: bool) -> None:
                         "offset": letter.source_offset,
                     },
                     "replayed": is_done,
-                    **_json_field("key", letter.key),
-                    **_json_field("value", letter.value),
+                    **json_field("key", letter.key),
+                    **json_field("value", letter.value),
                 },
                 ensure_ascii=False,
             )
@@ -290,15 +290,6 @@ def _print_plan(letter: DeadLetter, target: str | None, *, as_json: bool) -> Non
         return
     where = f"to {place}" if place else "stays: it was not read from a topic; name one with --to"
     print(f"partition {letter.partition} offset {letter.offset}: {where} ({letter.reason})")
-
-
-def _json_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def _shown(data: bytes | None) -> str:

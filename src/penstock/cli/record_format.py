@@ -97,14 +97,14 @@ def write_json(record: Record) -> bytes:
         "offset": record.offset(),
         "timestamp": timestamp if kind in _TIMESTAMP_TYPES else None,
         "timestamp_type": _TIMESTAMP_TYPES.get(kind),
-        **_json_field("key", record.key()),
-        **_json_field("value", record.value()),
-        "headers": [{"name": name, **_json_field("value", value)} for name, value in _headers(record)],
+        **json_field("key", record.key()),
+        **json_field("value", record.value()),
+        "headers": [{"name": name, **json_field("value", value)} for name, value in _headers(record)],
     }
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
-def _json_field(name: str, data: bytes | None) -> dict[str, str | None]:
+def json_field(name: str, data: bytes | None) -> dict[str, str | None]:
     if data is None:
         return {name: None}
     try:
