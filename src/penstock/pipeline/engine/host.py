@@ -46,13 +46,17 @@ class Outcome:
     details: Mapping[str, Any] = field(default_factory=dict)  # of a failure: `problems`, `mistakes`
 
 
-class Host(Protocol):
+class Runner(Protocol):
     def run(self, work: Work, run: Run) -> Outcome:
         """Runs to the end in the calling thread, and reports `started`, `progress`, `stopped` and others on the way.
 
         A failure is an outcome, which the engine reports. An exception is one whose text is shown to the user.
         """
         ...
+
+
+class Host(Runner, Protocol):
+    """Also checks pipelines that came without a file; those with one are checked by the command that has it."""
 
     def check(self, work: Work) -> Mapping[str, Any]:
         """`problems` and `notes`, each with `path`, `message`, `line` and `position`; nothing runs."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, Final
 
 from penstock.core.exit_codes import ExitCode
-from penstock.pipeline.engine.host import Host, Outcome, Run, Work
+from penstock.pipeline.engine.host import Host, Outcome, Run, Runner, Work
 
 EXIT_WITH_STDIN: Final = "--exit-with-stdin"
 _PREFIX: Final = "penstock: "
@@ -37,7 +37,7 @@ def penstock_run(work: Work) -> list[str]:
 
 
 class ProcessHost:
-    """A `Host` for pipelines that came from a file."""
+    """A `Runner` for pipelines that came from a file."""
 
     def __init__(self, command: Callable[[Work], Sequence[str]] = penstock_run) -> None:
         self._command = command
@@ -72,14 +72,11 @@ class ProcessHost:
                 stream.close()
         return _outcome(child.returncode, said)
 
-    def check(self, work: Work) -> Mapping[str, Any]:
-        raise NotImplementedError("a pipeline with functions is checked by the command that has its file")
-
 
 class HostByKind:
     """Pipelines of SQL alone share the engine's Spark; those that call functions have a process each."""
 
-    def __init__(self, shared: Host, own_process: Host, calls_functions: Callable[[Work], bool]) -> None:
+    def __init__(self, shared: Host, own_process: Runner, calls_functions: Callable[[Work], bool]) -> None:
         self._shared = shared
         self._own_process = own_process
         self._calls_functions = calls_functions
