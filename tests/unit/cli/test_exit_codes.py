@@ -168,7 +168,7 @@ def pipeline_failed(_directory: Path) -> int:
 def not_writable(_directory: Path) -> int:
     from penstock.pipeline.sinks.table.errors import DatabaseNotWritable
 
-    return int(classify(DatabaseNotWritable("SQLite database /root/sink.db: permission denied")).exit_code)
+    return int(classify(DatabaseNotWritable("SQLite database sink.db: permission denied")).exit_code)
 
 
 def interrupted(directory: Path) -> int:

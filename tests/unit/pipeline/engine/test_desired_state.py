@@ -15,8 +15,8 @@ REVENUE = DesiredState(
     name="revenue",
     spec={"name": "revenue", "sink": {"table": "t"}},
     settings={"checkpoint": None},
-    directory="/work",
-    file="/work/revenue.yaml",
+    directory="/pipelines",
+    file="/pipelines/revenue.yaml",
     guarantee="exactly_once",
 )
 
