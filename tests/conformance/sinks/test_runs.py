@@ -239,14 +239,7 @@ def test_a_crash_before_the_commit_does_what_the_guarantee_says(
     case = new_scenario(name, guarantee)
     sent = case.send()
     step = case.sink.recorded if guarantee == "at_most_once" else case.sink.before_commit
-    if case.sink.steps_are_in_workers:
-        crash_points.arm(crash_directory, step)
-        case.run()
-        assert crash_points.was_hit(crash_directory, step)
-    else:
-        crashed = _crash_once(monkeypatch, step)
-        case.run()
-        assert crashed.is_set()
+    _run_with_crash(case, step, crash_directory, monkeypatch)
     assert case.rows() == (Counter() if guarantee == "at_most_once" else sent)
     assert case.bad_rows() <= Counter(["bad 0"]), "no dead letter is repeated"
 
@@ -261,6 +254,16 @@ def test_rows_that_fail_in_the_transform_are_dead_letters_once(
     sent = case.send()
     case.pipelines.send(case.source, [{"id": -1, "word": "fails"}])
     step = case.sink.before_commit
+    _run_with_crash(case, step, crash_directory, monkeypatch)
+    bad = Counter(["bad 0", '{"id": -1, "word": "fails"}'])
+    assert (case.rows(), case.bad_rows()) == (sent, bad)
+    remove_last_commit(case.checkpoint)
+    more = case.send()
+    case.run()
+    assert (case.rows(), case.bad_rows()) == (sent + more, bad + Counter([f"bad {COUNT}"]))
+
+
+def _run_with_crash(case: Scenario, step: str, crash_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if case.sink.steps_are_in_workers:
         crash_points.arm(crash_directory, step)
         case.run()
@@ -269,12 +272,6 @@ def test_rows_that_fail_in_the_transform_are_dead_letters_once(
         crashed = _crash_once(monkeypatch, step)
         case.run()
         assert crashed.is_set()
-    bad = Counter(["bad 0", '{"id": -1, "word": "fails"}'])
-    assert (case.rows(), case.bad_rows()) == (sent, bad)
-    remove_last_commit(case.checkpoint)
-    more = case.send()
-    case.run()
-    assert (case.rows(), case.bad_rows()) == (sent + more, bad + Counter([f"bad {COUNT}"]))
 
 
 def _crash_once(monkeypatch: pytest.MonkeyPatch, step: str) -> threading.Event:
