@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from penstock.core.exit_codes import ExitCode
 from penstock.testing import Broker
+from tests.conftest import RunningBroker
 from tests.pipeline.penstock_commands import penstock as command
 from tests.pipeline.penstock_commands import running
+from tests.pipeline.pipeline_runs import Pipelines
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +33,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert process.terminate() == ExitCode.OK
         assert process.process.stderr is not None
         assert process.process.stderr.read() == ""
+
+
+@pytest.fixture
+def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
+    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)

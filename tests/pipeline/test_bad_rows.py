@@ -6,25 +6,17 @@ Each run shows many points at once: a row each.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from penstock.pipeline.api import PipelinePlan
 from penstock.pipeline.declaration.spec_file import parse_pipeline
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.run import PipelineRun
-from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Found, Pipelines, of_kind
 
 NOT_UTF8 = b'{"word": "caf\xe9", "id": 1}'
-
-
-@pytest.fixture
-def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
-    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
 
 
 def text(value: bytes) -> str:

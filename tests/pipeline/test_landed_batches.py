@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.sinks.table import row_receiver
@@ -30,11 +29,6 @@ OF_INLETS = "SELECT pid FROM pg_stat_activity WHERE starts_with(application_name
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     with running_postgres(tmp_path_factory.mktemp("postgres")) as server:
         yield server
-
-
-@pytest.fixture
-def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
-    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
 
 
 @pytest.fixture

@@ -5,22 +5,14 @@ from __future__ import annotations
 import io
 import json
 import textwrap
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from penstock.pipeline.api import PipelinePlan
 from penstock.pipeline.declaration.spec_file import parse_pipeline
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.preview import Preview, PreviewRun, print_preview
-from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Pipelines
-
-
-@pytest.fixture
-def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
-    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
 
 
 def preview(pipelines: Pipelines, yaml: str, rows: int = 20) -> Preview:

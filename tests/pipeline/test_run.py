@@ -12,15 +12,9 @@ from pyspark.sql import SparkSession
 
 from penstock.pipeline.sinks import dead_letter_publication
 from penstock.wire.client import WireClient
-from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Pipelines, of_kind
 
 ORDERS = "id BIGINT, customer STRING, amount DOUBLE"
-
-
-@pytest.fixture
-def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
-    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
 
 
 def order(number: int, customer: str, amount: Any) -> dict[str, Any]:

@@ -26,11 +26,6 @@ from tests.pipeline.pipeline_runs import Pipelines, of_kind
 ROWS = "id BIGINT, word STRING"
 
 
-@pytest.fixture
-def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
-    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
-
-
 def copy(pipelines: Pipelines, source: str, sink: str, *, guarantee: str = "exactly_once", more: str = "") -> str:
     return f"""
         name: {pipelines.name("copy")}

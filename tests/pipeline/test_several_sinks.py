@@ -7,22 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from penstock import Pipeline, Table, Topic
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.api import ProgramRun, hosting
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.run import PipelineRun
-from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Pipelines, of_kind
 
 ORDERS = "id BIGINT, customer STRING, amount DOUBLE"
-
-
-@pytest.fixture
-def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
-    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
 
 
 def order(number: int, customer: str, amount: Any) -> dict[str, Any]:

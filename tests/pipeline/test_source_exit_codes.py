@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed
-from tests.conftest import RunningBroker
 from tests.integration.wire.free_ports import free_ports
 from tests.pipeline.pipeline_runs import Pipelines
-
-
-@pytest.fixture
-def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
-    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
 
 
 def failure(pipelines: Pipelines, **source: object) -> PipelineFailed:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from pyspark.sql import SparkSession
 
 from penstock.pipeline.failure import PipelineFailed
-from tests.conftest import RunningBroker
 from tests.pipeline.pipeline_runs import Pipelines
 
 SHARES = """\
@@ -24,11 +20,6 @@ def shares(rows):
     rows.sparkSession.udf.register("share", share)
     return rows.select("id", share("id").alias("share"))
 """
-
-
-@pytest.fixture
-def pipelines(spark: SparkSession, broker_under_test: RunningBroker, tmp_path: Path) -> Pipelines:
-    return Pipelines(spark, broker_under_test.bootstrap_servers, tmp_path)
 
 
 @pytest.mark.parametrize(
