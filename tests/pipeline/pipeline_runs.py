@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import textwrap
 import threading
 import time
@@ -171,3 +172,11 @@ def of_kind(events: Iterable[Event], kind: str) -> list[Event]:
 
 def _text(value: bytes | str | None) -> str | None:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+def sqlite_rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()

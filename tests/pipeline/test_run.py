@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,21 +11,13 @@ from pyspark.sql import SparkSession
 
 from penstock.pipeline.sinks import dead_letter_publication
 from penstock.wire.client import WireClient
-from tests.pipeline.pipeline_runs import Pipelines, of_kind
+from tests.pipeline.pipeline_runs import Pipelines, of_kind, sqlite_rows
 
 ORDERS = "id BIGINT, customer STRING, amount DOUBLE"
 
 
 def order(number: int, customer: str, amount: Any) -> dict[str, Any]:
     return {"id": number, "customer": customer, "amount": amount}
-
-
-def table(path: Path, query: str) -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
 
 
 def test_revenue_goes_exactly_once_into_a_table_and_broken_rows_to_the_dead_letters(pipelines: Pipelines) -> None:
@@ -42,12 +33,12 @@ def test_revenue_goes_exactly_once_into_a_table_and_broken_rows_to_the_dead_lett
     pipelines.send(orders, [order(1, "ada", 10), "nonsense", order(2, "bob", 5), order(3, "ada", "much")], key="k")
     events = pipelines.once(revenue)
     database = pipelines.directory / "revenue.db"
-    assert table(database, "SELECT * FROM revenue ORDER BY customer") == [("ada", 10.0), ("bob", 5.0)]
+    assert sqlite_rows(database, "SELECT * FROM revenue ORDER BY customer") == [("ada", 10.0), ("bob", 5.0)]
     assert events[-1]["total"] == {"rows": 4, "batches": 1, "dead_letters": 2, "dropped": 0}
 
     pipelines.send(orders, [order(4, "ada", 1), None])
     pipelines.once(revenue)
-    assert table(database, "SELECT * FROM revenue ORDER BY customer") == [("ada", 11.0), ("bob", 5.0)]
+    assert sqlite_rows(database, "SELECT * FROM revenue ORDER BY customer") == [("ada", 11.0), ("bob", 5.0)]
     by_value = {letter.value: letter for letter in pipelines.records(letters)}
     assert set(by_value) == {None, "nonsense", '{"id": 3, "customer": "ada", "amount": "much"}'}
     nonsense = by_value["nonsense"]

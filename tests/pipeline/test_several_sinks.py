@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,21 +11,13 @@ from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.api import ProgramRun, hosting
 from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.run import PipelineRun
-from tests.pipeline.pipeline_runs import Pipelines, of_kind
+from tests.pipeline.pipeline_runs import Pipelines, of_kind, sqlite_rows
 
 ORDERS = "id BIGINT, customer STRING, amount DOUBLE"
 
 
 def order(number: int, customer: str, amount: Any) -> dict[str, Any]:
     return {"id": number, "customer": customer, "amount": amount}
-
-
-def table(path: Path, query: str) -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
 
 
 def test_two_sinks_get_every_row_once_and_the_dead_letters_are_published_once(pipelines: Pipelines) -> None:
@@ -49,7 +39,7 @@ def test_two_sinks_get_every_row_once_and_the_dead_letters_are_published_once(pi
     events = pipelines.once(declared)
     database = pipelines.directory / "revenue.db"
     assert sorted(row["id"] for row in pipelines.values(large)) == [1, 2]
-    assert table(database, "SELECT * FROM revenue ORDER BY customer") == [("ada", 10.0), ("bob", 5.0)]
+    assert sqlite_rows(database, "SELECT * FROM revenue ORDER BY customer") == [("ada", 10.0), ("bob", 5.0)]
     assert len(pipelines.records(letters)) == 2, "once, and not once for each sink"
 
     [started] = of_kind(events, "started")
@@ -66,7 +56,7 @@ def test_two_sinks_get_every_row_once_and_the_dead_letters_are_published_once(pi
     pipelines.send(orders, [order(4, "ada", 1), "more nonsense"])
     pipelines.once(declared)
     assert sorted(row["id"] for row in pipelines.values(large)) == [1, 2, 4]
-    assert table(database, "SELECT * FROM revenue ORDER BY customer") == [("ada", 11.0), ("bob", 5.0)]
+    assert sqlite_rows(database, "SELECT * FROM revenue ORDER BY customer") == [("ada", 11.0), ("bob", 5.0)]
     found = pipelines.records(letters)
     assert sorted(letter.value or "" for letter in found)[:2] == ["more nonsense", "nonsense"]
     assert len(found) == 3
@@ -75,7 +65,7 @@ def test_two_sinks_get_every_row_once_and_the_dead_letters_are_published_once(pi
     # The documented names: consumer groups, ledger entries, directories.
     for sink in ("large", "totals", "dead_letters"):
         assert pipelines.committed(f"{name}/{sink}", orders) == {0: 3, 1: 3}
-    assert table(database, "SELECT pipeline FROM penstock_ledger") == [(f"{name}/totals",)]
+    assert sqlite_rows(database, "SELECT pipeline FROM penstock_ledger") == [(f"{name}/totals",)]
     checkpoint = pipelines.directory / ".penstock" / "checkpoints" / name
     assert sorted(path.name for path in (checkpoint / "sinks").iterdir()) == ["dead_letters", "large", "totals"]
     assert not (checkpoint / "offsets").exists()
@@ -151,7 +141,7 @@ def test_a_row_that_fails_in_the_transform_of_one_sink_is_one_dead_letter(pipeli
         on_error: {{dead_letters: {letters}}}
         """
     )
-    assert table(pipelines.directory / "numbers.db", "SELECT * FROM numbers ORDER BY id") == [(1, 7), (3, 8)]
+    assert sqlite_rows(pipelines.directory / "numbers.db", "SELECT * FROM numbers ORDER BY id") == [(1, 7), (3, 8)]
     [letter] = pipelines.records(letters)
     assert letter.headers["penstock.stage"] == "transform"
     assert sorted(row["id"] for row in pipelines.values(whole)) == [1, 3], "a bad row is bad for every sink"
@@ -200,5 +190,5 @@ def test_a_program_writes_to_several_sinks(pipelines: Pipelines) -> None:
         p.write(read.groupBy("customer").sum("amount"), Table("sqlite:///sums.db", "sums", key="customer"), name="sums")
         p.run()
     assert [row["id"] for row in pipelines.values(copy)] == [1]
-    assert table(pipelines.directory / "sums.db", "SELECT * FROM sums") == [("ada", 15.0)]
+    assert sqlite_rows(pipelines.directory / "sums.db", "SELECT * FROM sums") == [("ada", 15.0)]
     assert set(events[-1]["sinks"]) == {"large", "sums"}
