@@ -86,6 +86,7 @@ class MemoryFileSystem:
         self.sync_error: int | None = None
         self.truncate_error: int | None = None
         self.synced_files = 0
+        self.clock_ms = 0  # the time of the last write of every file
         self._files: dict[str, _Inode] = {}
         self._synced_names: dict[str, _Inode] = {}
         self._directories: set[str] = {""}
@@ -98,6 +99,10 @@ class MemoryFileSystem:
 
     def size(self, path: str) -> int:
         return len(self._inode(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        self._inode(path)
+        return self.clock_ms
 
     def read_file(self, path: str) -> bytes:
         return bytes(self._inode(path).content)
@@ -175,7 +180,7 @@ class MemoryFileSystem:
         Of the bytes that a file had grown by since its last sync, `keep(path, how many)` stay. Names made since the
         last sync of their directory are lost if `keep(path, -1)` is 0.
         """
-        after = MemoryFileSystem()
+        after = type(self)()
         after._directories = set(self._directories)
         for path in {**self._synced_names, **self._files}:
             inode = self._synced_names.get(path)
@@ -193,7 +198,7 @@ class MemoryFileSystem:
 
     def copy(self) -> MemoryFileSystem:
         """The file system as the next process finds it after this one was killed: nothing written is lost."""
-        after = MemoryFileSystem()
+        after = type(self)()
         after._directories = set(self._directories)
         for path, inode in self._files.items():
             after.put(path, bytes(inode.content))

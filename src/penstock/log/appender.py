@@ -155,6 +155,27 @@ class LogAppender:
         self.producers.commit()
         state.log_end_offset = self._next_offset
 
+    def roll(self) -> None:
+        """Begins a new segment at the end of the log, without a batch. After an OSError the log is unchanged."""
+        state = self._state
+        assert not self.has_staged, "rolling under staged batches"
+        if state.active.size == 0:
+            return
+        end_offset = state.log_end_offset
+        segment = Segment.create(state.fs, state.caches, state.directory, end_offset)
+        try:
+            snapshot = encode_snapshot(self.producers)
+            state.fs.write_file(snapshot_path(state.directory, end_offset), snapshot, sync=False)
+        except OSError:
+            segment.remove()
+            raise
+        self._seal(state.active)
+        state.add_segment(segment)
+        self.snapshots = remove_stale(state, [*self.snapshots, end_offset])
+        self.must_roll = False
+        self.directory_changed = True
+        self.reset()
+
     def _prepare(self, header: BatchHeader, now_ms: int) -> None:
         """Before the first append after opening or a failure: determines the limits of the active segment."""
         state = self._state

@@ -19,3 +19,12 @@ class LogConfig:
     flush_ms: int = NEVER
     contiguous_offsets: bool = True  # False if compaction may have removed records
     producer_id_expiration_ms: int = 24 * 3600 * 1000
+    deletes: bool = True  # cleanup.policy contains delete
+    compacts: bool = False  # cleanup.policy contains compact
+    retention_ms: int = -1  # -1: no limit
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER

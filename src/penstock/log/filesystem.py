@@ -61,6 +61,9 @@ class FileSystem(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written to."""
+
     def read_file(self, path: str) -> bytes: ...
 
     def write_file(self, path: str, content: Buffer, *, sync: bool) -> None:
@@ -127,6 +130,9 @@ class RealFileSystem:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
 
     def read_file(self, path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

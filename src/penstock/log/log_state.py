@@ -32,6 +32,7 @@ class LogState:
         "fs",
         "log_end_offset",
         "log_start_offset",
+        "retired",
         "segments",
         "transaction_index",
     )
@@ -50,6 +51,7 @@ class LogState:
         self.epochs_checked = False  # True once all batches were compared with the checkpoint
         self.log_start_offset = 0
         self.log_end_offset = 0
+        self.retired: list[tuple[int, str]] = []  # files that wait for their removal, and when it is due
         self._tell_damage = report_damage
         self._reported: set[Damage] = set()
 
@@ -72,6 +74,22 @@ class LogState:
         del self._bases[first:end]
         for segment in dropped:
             segment.remove()
+
+    def retire_segments(self, first: int, end: int, due_ms: int) -> None:
+        """Removes the segments numbered [first, end). Their files are renamed, and are removed when they are due."""
+        retired = self.segments[first:end]
+        del self.segments[first:end]
+        del self._bases[first:end]
+        for segment in retired:
+            self.retired += [(due_ms, path) for path in segment.retire()]
+
+    def replace_segments(self, segment: Segment, count: int, due_ms: int) -> None:
+        """Puts a segment in the place of `count` segments, of which the first has the same base offset."""
+        number = self.segment_number(segment.base_offset)
+        assert self._bases[number] == segment.base_offset, "the replaced segment is not in the log"
+        self.retire_segments(number, number + count, due_ms)
+        self.segments.insert(number, segment)
+        self._bases.insert(number, segment.base_offset)
 
     def segment_number(self, offset: int) -> int:
         """The number of the segment that contains `offset`, if any does."""

@@ -9,12 +9,15 @@ log; other threads may only sync a `FlushTicket`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.log.appender import LogAppender
 from penstock.log.config import LogConfig
 from penstock.log.damage import ReportDamage
 from penstock.log.filesystem import FILE_NAME_BYTES_MAX, File, FileSystem
 from penstock.log.flushing import FlushTicket
 from penstock.log.leader_epochs import LeaderEpochs
+from penstock.log.lifecycle import LogLifecycle
 from penstock.log.log_state import LogState
 from penstock.log.presence import NamedFile
 from penstock.log.producer_recovery import restore_producers
@@ -36,13 +39,14 @@ class PartitionLog:
         "_reader",
         "_state",
         "_time_lookup",
+        "lifecycle",
         "read",
         "recovery_point",
         "stage",
         "write_staged",
     )
 
-    def __init__(self, state: LogState, recovered: Recovered) -> None:
+    def __init__(self, state: LogState, recovered: Recovered, cleaned_offset: int = 0) -> None:
         """Use `open`."""
         self._state = state
         self._reader = LogReader(state)
@@ -52,6 +56,7 @@ class PartitionLog:
         self._appender.epochs_changed = not recovered.epochs_on_disk
         self._appender.directory_changed = recovered.directory_changed
         self.recovery_point = recovered.recovery_point
+        self.lifecycle = LogLifecycle(state, self._appender, self._time_lookup, cleaned_offset)
         # Bound directly: they are called for every batch and every fetch.
         self.stage = self._appender.stage
         self.write_staged = self._appender.write_staged
@@ -67,6 +72,7 @@ class PartitionLog:
         clean_shutdown: bool,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        cleaned_offset: int = 0,
         now_ms: int,
         report_damage: ReportDamage,
         caches: SegmentCaches | None = None,
@@ -74,8 +80,11 @@ class PartitionLog:
         """Opens the log in an existing directory, which may be empty.
 
         `clean_shutdown` means that the log was closed; otherwise everything from `recovery_point` on is scanned.
+        `cleaned_offset` is the offset up to which the log was compacted.
         `caches` limits open files and loaded indexes for all logs that share it.
         """
+        if cleaned_offset:
+            config = replace(config, contiguous_offsets=False)
         state = LogState(directory, config, fs, caches or SegmentCaches(), report_damage)
         recovered = recover(
             state,
@@ -84,7 +93,7 @@ class PartitionLog:
             log_start_offset=log_start_offset,
             now_ms=now_ms,
         )
-        return cls(state, recovered)
+        return cls(state, recovered, cleaned_offset)
 
     @property
     def directory(self) -> str:
@@ -96,6 +105,12 @@ class PartitionLog:
 
     @config.setter
     def config(self, config: LogConfig) -> None:
+        if self._state.config.compacts and not config.compacts:
+            # A log that may have been compacted has gaps for as long as it exists. The checkpoint of this offset, which
+            # must not be 0, tells the next start.
+            self.lifecycle.cleaned_offset = max(1, self.lifecycle.cleaned_offset)
+        if self.lifecycle.cleaned_offset:
+            config = replace(config, contiguous_offsets=False)
         self._state.config = config
         if not self._appender.has_staged:
             self._appender.reset()
@@ -246,12 +261,9 @@ class PartitionLog:
             )
         if offset <= state.log_start_offset:
             return
+        self.lifecycle.complete_swap()
         state.log_start_offset = offset
-        state.drop_segments(0, min(state.segment_number(offset), len(state.segments) - 1))
-        # Epochs are kept for whole segments: the batch with the log start offset may begin before it.
-        if state.epochs.truncate_start(state.segments[0].base_offset):
-            self._appender.epochs_changed = True
-        state.transaction_index.truncate_start(state.segments[0].base_offset)
+        self.lifecycle.delete_segments(min(state.segment_number(offset), len(state.segments) - 1), due_ms=0)
 
     def truncate_to(self, offset: int) -> None:
         """Removes the batch with `offset` and everything after it; the log then ends where that batch began."""
@@ -259,6 +271,7 @@ class PartitionLog:
         assert not appender.has_staged, "truncating under staged batches"
         if offset >= state.log_end_offset:
             return
+        self.lifecycle.complete_swap()
         number = state.segment_number(offset)
         segment = state.segments[number]
         position, end_offset = self._reader.end_before(number, offset)
@@ -271,6 +284,7 @@ class PartitionLog:
         self.recovery_point = min(self.recovery_point, end_offset)
         if state.epochs.truncate(end_offset):
             appender.epochs_changed = True
+        self.lifecycle.truncated(end_offset)
         state.transaction_index.truncate(end_offset)
         remove_index_file(state, segment)
         appender.snapshots = remove_stale(state, appender.snapshots)
@@ -284,6 +298,7 @@ class PartitionLog:
         """Writes the files for a fast opening. Sync the ticket, then call `finish_close`; do not append any more."""
         state, appender = self._state, self._appender
         assert not appender.has_staged, "closing over staged batches"
+        self.lifecycle.complete_swap()
         for segment in state.segments:
             segment.save_indexes()
         end_offset = state.log_end_offset
@@ -311,6 +326,7 @@ class PartitionLog:
         Slices that are being sent stay readable. The log must not be used afterwards.
         """
         state = self._state
+        self.lifecycle.abandon_swap("the partition was deleted")
         for segment in state.segments:
             segment.release_files()
         parent, _, name = state.directory.rpartition("/")

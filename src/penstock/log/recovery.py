@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.log.batches import MAX_OFFSET, BatchAnomaly, headers
+from penstock.log.cleaning.swap import complete_swaps
 from penstock.log.damage import Damage
 from penstock.log.examination import Examination, adopt, examine, is_torn
 from penstock.log.filesystem import TEMPORARY_SUFFIX
@@ -40,7 +41,7 @@ def recover(
     state: LogState, *, clean_shutdown: bool, recovery_point: int, log_start_offset: int, now_ms: int
 ) -> Recovered:
     """Fills an empty state from the directory."""
-    names = state.fs.list_directory(state.directory)
+    names = complete_swaps(state.fs, state.directory, state.fs.list_directory(state.directory))
     is_new = _find_segments(state, names, log_start_offset)
     checkpoint = _load_epochs(state, names)
     state.epochs = checkpoint or LeaderEpochs()

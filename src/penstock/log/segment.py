@@ -26,6 +26,7 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"  # after one of the others: the file waits for its removal
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1  # of a batch, from the base offset of its segment
@@ -197,6 +198,12 @@ class Segment:
         self._held_indexes = (offset_index, time_index)
         self._caches.indexes.remove(self._path)
 
+    def adopt_cleaned(self, file: File, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Uses the open file of a cleaned segment, which gets its name later; `release` is called then."""
+        self.release_files()
+        self._held_file = file
+        self._held_indexes = (offset_index, time_index)
+
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         try:
             offset_index = OffsetIndex.decode(self._fs.read_file(self._path + INDEX_SUFFIX), self.size)
@@ -261,6 +268,19 @@ class Segment:
                 self._fs.remove_file(self._path + suffix)
             except FileNotFoundError:
                 continue
+
+    def retire(self) -> list[str]:
+        """Renames the files, and returns the paths under which they wait for their removal."""
+        self.release_files()
+        retired = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self._path + suffix + DELETED_SUFFIX
+            try:
+                self._fs.rename(self._path + suffix, path)
+            except FileNotFoundError:
+                continue
+            retired.append(path)
+        return retired
 
     def index_is_full(self, config: LogConfig) -> bool:
         offset_index, time_index = self.indexes

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -81,6 +82,13 @@ class TransactionIndex:
         gone = bisect_left(self._last_offsets, offset)
         for column in self._columns:
             del column[:gone]
+
+    def replace(self, start_offset: int, end_offset: int, entries: Sequence[tuple[int, int, int, int]]) -> None:
+        """Replaces the entries whose marker is in [start_offset, end_offset)."""
+        first = bisect_left(self._last_offsets, start_offset)
+        end = bisect_left(self._last_offsets, end_offset)
+        for number, column in enumerate(self._columns):
+            column[first:end] = array("q", [entry[number] for entry in entries])
 
     def encode(self, start_offset: int, end_offset: int) -> bytes:
         """The file of the segment with the offsets [start_offset, end_offset); empty if it needs none."""

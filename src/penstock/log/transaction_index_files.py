@@ -14,12 +14,15 @@ recovery point they are not used: the log is replayed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
 
 from penstock.log.damage import Damage
+from penstock.log.filesystem import FileSystem
 from penstock.log.log_state import LogState
 from penstock.log.segment import TRANSACTION_INDEX_SUFFIX, Segment, offset_name
 from penstock.log.transaction_index import SavedIndex
@@ -96,6 +99,55 @@ def remove_superfluous(state: LogState, names: list[str]) -> None:
         name = offset_name(segment.base_offset) + TRANSACTION_INDEX_SUFFIX
         if name in names and not state.transaction_index.encode(segment.base_offset, state.end_offset_of(number)):
             state.fs.remove_file(segment.transaction_index_path)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointUpdate:
+    """The checkpoint after segments were replaced by a cleaned one. `write` may run in any thread."""
+
+    fs: FileSystem
+    directory: str
+    content: bytes | None
+    """None if there is nothing to write."""
+
+    def write(self) -> None:
+        """Also returns only when the names in the directory are on disk."""
+        if self.content is not None:
+            self.fs.write_file(f"{self.directory}/{CHECKPOINT_NAME}", self.content, sync=True)
+        else:
+            self.fs.sync_directory(self.directory)
+
+    @classmethod
+    def after_crash(cls, fs: FileSystem, directory: str, base_offset: int, end_offset: int) -> CheckpointUpdate:
+        """For the swap of a segment that a crash interrupted. Its index file was synced before the swap began."""
+        try:
+            saved = decode_checkpoint(fs.read_file(f"{directory}/{CHECKPOINT_NAME}"))
+        except FileNotFoundError:
+            saved = {}
+        if saved is None:
+            return cls(fs, directory, None)  # It is damaged, which is reported when it is loaded.
+        before = dict(saved)
+        for offset in [offset for offset in saved if base_offset <= offset < end_offset]:
+            del saved[offset]
+        with suppress(FileNotFoundError):
+            content = fs.read_file(f"{directory}/{offset_name(base_offset)}{TRANSACTION_INDEX_SUFFIX}")
+            saved[base_offset] = SavedIndex(len(content), crc32c(content))
+        return cls(fs, directory, None if saved == before else encode_checkpoint(saved))
+
+
+def replace_in_checkpoint(state: LogState, ranges: Sequence[tuple[int, int]]) -> CheckpointUpdate | None:
+    """The checkpoint after the segments in these ranges of offsets became one each; None if it does not change."""
+    index = state.transaction_index
+    before = dict(index.saved)
+    for base_offset, end_offset in ranges:
+        for offset in [offset for offset in index.saved if base_offset <= offset < end_offset]:
+            del index.saved[offset]
+        content = index.encode(base_offset, end_offset)
+        if content:
+            index.saved[base_offset] = SavedIndex(len(content), crc32c(content))
+    if index.saved == before:
+        return None
+    return CheckpointUpdate(state.fs, state.directory, encode_checkpoint(index.saved))
 
 
 def encode_checkpoint(saved: dict[int, SavedIndex]) -> bytes:

@@ -29,6 +29,7 @@ COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
 
 _BASE_OFFSET: Final = Struct(">q")
 _LEADER_EPOCH: Final = Struct(">i")
@@ -84,6 +85,14 @@ class BatchHeader(NamedTuple):
     @property
     def uses_log_append_time(self) -> bool:
         return bool(self.attributes & TIMESTAMP_TYPE_FLAG)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When a compacted log may drop the tombstones or the marker of this batch (KIP-534); None if it is not set.
+
+        The base timestamp is the horizon, and the records' timestamps are relative to it as ever.
+        """
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
     def last_sequence(self) -> int:
