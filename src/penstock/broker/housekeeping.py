@@ -1,5 +1,5 @@
-"""What a broker does on its own: flushes by time (`flush.ms`), checkpoints, the expiry of idle producers, and the
-check that its files are still in their place.
+"""What a broker does on its own: flushes by time (`flush.ms`), retention, compaction, checkpoints, the expiry of idle
+producers, and the check that its files are still in their place.
 
 One timer for all partitions, so that thousands of idle ones cost nothing between its turns.
 """
@@ -10,6 +10,8 @@ import asyncio
 import logging
 from typing import Final
 
+from penstock.broker.log_cleaner import LogCleaner
+from penstock.broker.log_retention import LogRetention
 from penstock.broker.node import Node
 from penstock.broker.presence import PresenceWatch
 
@@ -24,6 +26,8 @@ class Housekeeping:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._presence = PresenceWatch(node)
+        self._retention = LogRetention(node)
+        self._cleaner = LogCleaner(node)
         self._turn = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -33,12 +37,15 @@ class Housekeeping:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._cleaner.stop()
 
     def _take_turn(self) -> None:
         self._turn += 1
         now_ms = self._node.now_ms()
         self._presence.begin_check()
         self._flush(now_ms)
+        self._retention.take_turn(now_ms)
+        self._cleaner.take_turn(now_ms)
         if self._turn % _CHECKPOINT_TURNS == 0:
             self._checkpoint()
         if self._turn % _EXPIRY_TURNS == 0:

@@ -217,7 +217,7 @@ def _log_configs(config: BrokerConfig, image: ClusterImage) -> Callable[[str, in
         if topic not in known:
             topic_image = image.topics.get(TopicName(topic))
             overrides = topic_image.configs if topic_image is not None else {}
-            known[topic] = log_config(inherited.with_overrides(overrides), config)
+            known[topic] = log_config(topic, inherited.with_overrides(overrides), config)
         return known[topic]
 
     return config_for

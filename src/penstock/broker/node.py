@@ -300,7 +300,7 @@ class Node:
         return self.inherited_topic_config.with_overrides(image.configs)
 
     def log_config_of(self, image: TopicImage) -> LogConfig:
-        return log_config(self._topic_config(image), self.config)
+        return log_config(image.name, self._topic_config(image), self.config)
 
     def _serve(self, image: TopicImage) -> None:
         topic = Topic(image.name, image.topic_id, [])
@@ -380,11 +380,17 @@ def _say_without_effect(topic: TopicImage) -> None:
         logger.warning("topic '%s': settings without effect in this version: %s", topic.name, ", ".join(unused))
 
 
-def log_config(config: TopicConfig, broker: BrokerConfig) -> LogConfig:
+def log_config(topic: str, config: TopicConfig, broker: BrokerConfig) -> LogConfig:
     """The settings of a log, from its topic's and its broker's configuration."""
+    segment_bytes, segment_ms = config.roll_bytes, config.segment_ms
+    if is_internal(topic):
+        segment_bytes = min(segment_bytes, limits.COORDINATOR_SEGMENT_BYTES_MAX)
+    if config.compacts:
+        # As in Kafka: the active segment is never compacted, so it must be rolled before its records are overdue.
+        segment_ms = min(segment_ms, config.max_compaction_lag_ms)
     return LogConfig(
-        segment_bytes=config.roll_bytes,
-        segment_ms=config.segment_ms,
+        segment_bytes=segment_bytes,
+        segment_ms=segment_ms,
         segment_jitter_ms=config.segment_jitter_ms,
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
@@ -392,4 +398,13 @@ def log_config(config: TopicConfig, broker: BrokerConfig) -> LogConfig:
         flush_ms=config.flush_ms,
         contiguous_offsets=not config.compacts,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
+        deletes=config.deletes,
+        compacts=config.compacts,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        file_delete_delay_ms=config.file_delete_delay_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
     )

@@ -46,5 +46,13 @@ COORDINATOR_KEYS_REMEMBERED_MAX: Final = 4096
 COORDINATOR_LOAD_RECORDS_PER_TURN: Final = 1000
 COORDINATOR_LOAD_BYTES_PER_TURN: Final = 1024 * 1024
 
+# Partitions whose retention is checked in one turn of the event loop: the checks of a broker with thousands of them are
+# spread over several turns.
+RETENTION_PARTITIONS_PER_TURN: Final = 200
+# Keys that the cleaner holds in memory, about 150 bytes each. A log with more is compacted in several passes.
+CLEANER_KEYS_MAX: Final = 1_000_000
+# The segments of a coordinator's topic. The active one is never compacted, and a start loads it whole.
+COORDINATOR_SEGMENT_BYTES_MAX: Final = 8 * 1024 * 1024
+
 # Threads that sync logs when a broker stops.
 SYNC_THREADS_MAX: Final = 16

@@ -84,6 +84,10 @@ class LogLifecycle:
             self._appender.epochs_changed = True
         state.transaction_index.truncate_start(base_offset)
 
+    @property
+    def has_retired(self) -> bool:
+        return bool(self._state.retired)
+
     def take_retired(self, now_ms: int) -> list[str]:
         """The files whose removal is due. They are the caller's now, who removes them in any thread."""
         retired = self._state.retired

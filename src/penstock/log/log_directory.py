@@ -19,6 +19,7 @@ from typing import Final
 
 from penstock.core.ids import TopicPartition
 from penstock.log.checkpoints import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     PARTITION_METADATA,
@@ -97,7 +98,13 @@ class LogDirectory:
         recovery_points = directory._read_offsets(names, RECOVERY_POINTS)
         log_start_offsets = directory._read_offsets(names, LOG_START_OFFSETS)
         directory.high_watermarks = directory._read_offsets(names, HIGH_WATERMARKS)
-        directory._checkpointed = {*recovery_points, *log_start_offsets, *directory.high_watermarks}
+        cleaned_offsets = directory._read_offsets(names, CLEANER_OFFSETS)
+        directory._checkpointed = {
+            *recovery_points,
+            *log_start_offsets,
+            *directory.high_watermarks,
+            *cleaned_offsets,
+        }
         if directory.was_clean:
             # Removed before any log is opened: if this process crashes now, the next one must recover.
             fs.remove_file(f"{path}/{CLEAN_SHUTDOWN_NAME}")
@@ -114,6 +121,7 @@ class LogDirectory:
                     clean_shutdown=directory.was_clean,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
+                    cleaned_offset=cleaned_offsets.get(key, 0),
                     now_ms=now_ms,
                     report_damage=report_damage,
                     caches=directory._caches,
@@ -210,7 +218,27 @@ class LogDirectory:
             (HIGH_WATERMARKS, high_watermarks),
         ):
             self._fs.write_file(f"{self.path}/{name}", encode_offsets(offsets), sync=True)
+        self.cleaner_checkpoint()()
         self._checkpointed = {*self.logs, *high_watermarks}
+
+    def cleaner_checkpoint(self) -> Callable[[], None]:
+        """A call that writes the offsets up to which logs are compacted; it may run in any thread."""
+        cleaned_offsets = {
+            key: log.lifecycle.cleaned_offset for key, log in self.logs.items() if log.lifecycle.cleaned_offset
+        }
+        path = f"{self.path}/{CLEANER_OFFSETS}"
+
+        def write() -> None:
+            if cleaned_offsets or self._fs.is_in_place(path, None):
+                self._fs.write_file(path, encode_offsets(cleaned_offsets), sync=True)
+
+        return write
+
+    def remove_retired(self, paths: Collection[str]) -> None:
+        """Removes files of deleted or replaced segments, in any thread. The next start removes what is left."""
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self._fs.remove_file(path)
 
     def close(
         self,
@@ -241,7 +269,7 @@ class LogDirectory:
         Checkpoints use names: the offsets of a deleted topic would apply to a new topic of the same name.
         """
         names = self._fs.list_directory(self.path)
-        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
             offsets = self._read_offsets(names, name)
             kept = {key: offset for key, offset in offsets.items() if key in self.logs}
             if len(kept) < len(offsets):

@@ -88,6 +88,7 @@ class BrokerConfig:
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_scheduler_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
 
     producer_id_expiration_ms: int

@@ -21,10 +21,16 @@ from penstock.client.local_broker.process import BrokerProcess, BrokerProcessErr
 from penstock.core.addresses import host_port_text
 
 _HOST: Final = "127.0.0.1"
+_RETENTION_INTERVAL: Final = "log.retention.check.interval.ms"
+_RETENTION_DELAY: Final = "log.initial.task.delay.ms"  # until the first check
+_NEVER_MS: Final = str((1 << 62) - 1)
 
 
 class Broker:
     """`config` has broker settings by Kafka's names. A given `data_dir` is kept, a temporary one is removed.
+
+    Records of a test are often older than a week. Retention deletes them only if `config` sets
+    `log.retention.check.interval.ms`, the interval of its checks.
 
     with Broker(config={"num.partitions": "3"}) as broker:
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -85,12 +91,18 @@ class Broker:
         self._process = BrokerProcess.start(
             self._data_dir,
             listen=host_port_text(_HOST, self._port),
-            settings=self.config,
+            settings=self._settings,
             lifetime=WithParent(),
             timeout_s=self._start_timeout_s,
         )
         # A later start may report another port: that of `advertised.listeners`.
         self._port = self._port or self._process.port
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        if _RETENTION_INTERVAL in self.config:
+            return {_RETENTION_DELAY: "0", **self.config}
+        return {_RETENTION_DELAY: _NEVER_MS, **self.config}
 
     def stop(self) -> None:
         """Sends SIGTERM and waits for a clean exit; raises for any other exit. Does nothing if not running."""

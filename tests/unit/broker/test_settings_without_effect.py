@@ -23,23 +23,28 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_start_names_those_of_the_broker(caplog: pytest.LogCaptureFixture) -> None:
     _say_without_effect(BrokerConfig.load(overrides=["num.partitions=3"]))
     assert messages(caplog) == []
-    _say_without_effect(BrokerConfig.load(overrides=["num.partitions=3", "num.io.threads=4", "log.retention.hours=1"]))
-    assert messages(caplog) == ["settings without effect in this version: log.retention.hours, num.io.threads"]
+    _say_without_effect(BrokerConfig.load(overrides=["num.partitions=3", "num.io.threads=4", "log.preallocate=true"]))
+    assert messages(caplog) == ["settings without effect in this version: log.preallocate, num.io.threads"]
 
 
 def test_a_topic_that_gets_one_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         with node_in(tmp_path) as node:
-            configs = (("retention.ms", "1000"), ("flush.ms", "1000"))
+            configs = (("preallocate", "true"), ("retention.ms", "1000"))
             make_topics(node, NewTopic("orders", 1, configs=configs), NewTopic("plain", 1))
             topic = node.image.topics[TopicName("orders")]
-            commit_changes(node, TopicConfigChanged(topic.topic_id, {"cleanup.policy": "compact"}))
+            commit_changes(
+                node,
+                TopicConfigChanged(
+                    topic.topic_id, {"unclean.leader.election.enable": "true", "cleanup.policy": "compact"}
+                ),
+            )
             node.groups.log.ensure_topic(lambda error: None)  # the coordinators' own topics are no news
 
     asyncio.run(scenario())
     assert messages(caplog) == [
-        "topic 'orders': settings without effect in this version: retention.ms",
-        "topic 'orders': settings without effect in this version: cleanup.policy",
+        "topic 'orders': settings without effect in this version: preallocate",
+        "topic 'orders': settings without effect in this version: unclean.leader.election.enable",
     ]
 
 

@@ -141,9 +141,9 @@ def test_a_name_belongs_to_one_table_only() -> None:
     assert not [name for name in (*BROKER_CONFIGS, *NAMES_WITHOUT_EFFECT) if refusal(name)]
 
 
-@pytest.mark.parametrize("name", ["retention.ms", "retention.bytes", "cleanup.policy", "delete.retention.ms"])
+@pytest.mark.parametrize("name", ["preallocate", "local.retention.ms", "unclean.leader.election.enable"])
 def test_what_has_no_effect_yet_is_data(name: str) -> None:
-    assert names_without_effect([name, "flush.ms"], TOPIC_CONFIGS) == [name]
+    assert names_without_effect([name, "flush.ms", "retention.ms", "cleanup.policy"], TOPIC_CONFIGS) == [name]
     assert name in str(BROKER_CONFIGS[WITHOUT_EFFECT].default).split(",")
 
 

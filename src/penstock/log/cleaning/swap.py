@@ -140,7 +140,7 @@ def _install(state: LogState, replacement: Replacement, due_ms: int) -> Segment:
 
 
 def _name_derived_files(fs: FileSystem, directory: str, base_offset: int) -> None:
-    """Files that are not there any more have their names already. A segment without aborted transactions has no file."""
+    """Renames those that do not have their names yet. An empty transaction index needs no file."""
     for suffix in _DERIVED_SUFFIXES:
         path = _path(directory, base_offset, suffix)
         with suppress(FileNotFoundError):

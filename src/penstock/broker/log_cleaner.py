@@ -1,0 +1,139 @@
+"""Compacts the logs of topics with `cleanup.policy=compact`, one at a time, the one with the most to gain first.
+
+A cleaning is a process of its own (`cleaning_process.py`): it decodes records, and in this process that would delay
+every produce request. What is left for the event loop are renames, and a thread waits for the disk between them
+(docs/adr/0014).
+
+Owns: which log is next, and the steps of its swap.
+Must never know: records.
+
+Invariant: at most one cleaning runs. A failed one leaves its log as it was, and the log is not cleaned again until the
+next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from penstock.broker.cleaning_process import CleaningFailed, CleaningProcess
+from penstock.broker.node import Node
+from penstock.broker.partition import Partition
+from penstock.core import limits
+from penstock.log.cleaning.cleaner import CleaningResult
+from penstock.log.cleaning.plan import Cleanable, is_due
+
+logger = logging.getLogger(__name__)
+
+
+class LogCleaner:
+    """Belongs to the event loop."""
+
+    def __init__(self, node: Node, new_process: Callable[[], CleaningProcess] = CleaningProcess) -> None:
+        self._node = node
+        self._new_process = new_process
+        self._process: CleaningProcess | None = None
+        self._is_running = False
+        self._is_stopped = False
+        self._next_check_ms = 0
+        self._thread: ThreadPoolExecutor | None = None
+
+    def take_turn(self, now_ms: int) -> None:
+        if self._is_running or now_ms < self._next_check_ms or not self._node.config.log_cleaner_enable:
+            return
+        found = self._most_dirty(now_ms)
+        if found is None:
+            self._next_check_ms = now_ms + self._node.config.log_cleaner_backoff_ms
+        else:
+            self._start(*found, now_ms)
+
+    def stop(self) -> None:
+        """Ends a cleaning that runs; the next start removes its files. A swap that has begun ends with the log."""
+        self._is_stopped = True
+        if self._process is not None:
+            self._process.end()
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    def _most_dirty(self, now_ms: int) -> tuple[Partition, Cleanable] | None:
+        due: list[tuple[float, int, Partition, Cleanable]] = []
+        for partition in self._node.topics.replicas():
+            log = partition.log
+            if not log.config.compacts or partition.is_deleted or partition.offline_reason is not None:
+                continue
+            cleanable = log.lifecycle.cleanable(
+                last_stable_offset=partition.last_stable_offset, recovery_point=log.recovery_point, now_ms=now_ms
+            )
+            if cleanable is not None and is_due(cleanable, log.config):
+                due.append((cleanable.dirty_ratio, len(due), partition, cleanable))
+        if not due:
+            return None
+        _, _, partition, cleanable = max(due)
+        return partition, cleanable
+
+    def _start(self, partition: Partition, cleanable: Cleanable, now_ms: int) -> None:
+        order = partition.log.lifecycle.cleaning_order(cleanable, keys_max=limits.CLEANER_KEYS_MAX, now_ms=now_ms)
+        self._is_running = True
+        self._process = self._new_process()
+        self._run(self._process.run, order).add_done_callback(lambda done: self._cleaned(partition, done))
+
+    def _run(self, call: Callable[..., object], *arguments: object) -> asyncio.Future[object]:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-cleaner")
+        return self._node.loop.run_in_executor(self._thread, call, *arguments)
+
+    def _cleaned(self, partition: Partition, done: asyncio.Future[object]) -> None:
+        self._process = None
+        if self._is_stopped or partition.is_deleted or partition.offline_reason is not None:
+            self._is_running = False
+            return
+        try:
+            result = done.result()
+            assert isinstance(result, CleaningResult)
+            has_begun = partition.log.lifecycle.begin_swap(result, self._node.now_ms())
+        except (CleaningFailed, OSError) as error:
+            self._failed(partition, error)
+            return
+        if has_begun:
+            logger.info(
+                "%s: compacted %d bytes to %d, up to offset %d",
+                partition,
+                result.bytes_read,
+                result.bytes_written,
+                result.clean_end_offset,
+            )
+            self._advance(partition)
+        else:
+            self._is_running = False
+
+    def _advance(self, partition: Partition, done: asyncio.Future[object] | None = None) -> None:
+        """Takes the next step of the swap after the disk has the last one."""
+        if self._is_stopped or partition.is_deleted or partition.offline_reason is not None:
+            self._is_running = False
+            return
+        try:
+            if done is not None:
+                done.result()
+            sync = partition.log.lifecycle.advance_swap()
+        except OSError as error:
+            self._failed(partition, error)
+            return
+        if sync is not None:
+            self._run(sync).add_done_callback(lambda done: self._advance(partition, done))
+            return
+        self._run(self._node.log_directory.cleaner_checkpoint()).add_done_callback(self._finished)
+
+    def _finished(self, done: asyncio.Future[object]) -> None:
+        self._is_running = False
+        failure = done.exception()
+        if isinstance(failure, OSError):
+            # The next start cleans a little more than it would have to.
+            logger.warning("%s: cannot write a checkpoint: %s", self._node.log_directory.path, failure.strerror)
+
+    def _failed(self, partition: Partition, error: CleaningFailed | OSError) -> None:
+        self._is_running = False
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        partition.log.lifecycle.abandon_swap(str(reason))
+        logger.error("%s: not compacted until the broker starts again: %s", partition, reason)
