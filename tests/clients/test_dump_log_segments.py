@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from penstock.log.filesystem import RealFileSystem
+from penstock.protocol.compression import Compression
 from penstock.testing.apache_kafka import dump_log_segments, run_kafka_tool
 from penstock.testing.java import JavaMissingError
 from tests.clients.confluent_kafka_client import ConfluentKafkaClient
@@ -20,6 +22,8 @@ from tests.clients.group_interface import Membership
 from tests.clients.records import BASE_TIMESTAMP_MS, COMPRESSIONS, Record, numbered
 from tests.clients.waiting import eventually
 from tests.conftest import BrokerStarter, optional_part_missing
+from tests.unit.log.cleaning.compacted_logs import compact, compacting, put, records_of
+from tests.unit.log.stored_batches import append, make_marker, open_log
 
 RECORDS_PER_COMPRESSION = 300
 # What the tool prints, and exits with 0 all the same, where an index does not fit its log.
@@ -207,3 +211,40 @@ def test_offsets_of_a_transaction_are_decoded(transactional_dir: Path) -> None:
     written_in_a_transaction = re.findall(r"isTransactional: true isControl: (\w+)", printed)
     assert written_in_a_transaction == ["false", "true"]
     assert re.findall(r"endTxnMarker: (\w+)", printed) == ["COMMIT"]
+
+
+def test_a_compacted_log(tmp_path: Path) -> None:
+    """With gaps, emptied batches and delete horizons (KIP-534); its new indexes fit."""
+    fs = RealFileSystem()
+    log = open_log(fs, str(tmp_path), compacting(segment_bytes=100_000))
+    for number in range(300):
+        pairs = [(f"key {number % 40} {each}", "v" * 50) for each in range(4)]
+        put(
+            log,
+            *pairs,
+            ("deleted", None),
+            compression=Compression(number % 5),
+            producer=(number % 3, 0, 5 * (number // 3)),
+        )
+    put(log, ("aborted", "x"), producer=(9, 0, 0), transactional=True)
+    append(log, make_marker(9, 0, committed=False))
+    log._appender.roll()
+    log.flush()
+    for _ in range(2):
+        assert compact(log, fs)
+        log.lifecycle.cleaned_offset = 0
+    expected = records_of(log)
+    log.close()
+    files = sorted(tmp_path.glob("*.log")) + sorted(tmp_path.glob("*.index")) + sorted(tmp_path.glob("*.timeindex"))
+    printed = dump_log_segments(*files, *sorted(tmp_path.glob("*.txnindex")))
+    for complaint in COMPLAINTS:
+        if complaint != "Non-consecutive":
+            assert complaint.lower() not in printed.lower(), printed[-3000:]
+    offsets = [int(offset) for offset in re.findall(r"^\| offset: (\d+)", printed, re.MULTILINE)]
+    data = [offset for offset in offsets if offset != 1501]
+    assert data == [record.offset for record in expected]
+    timestamps = [int(time) for time in re.findall(r"^\| offset: .* CreateTime: (\d+)", printed, re.MULTILINE)]
+    assert [time for offset, time in zip(offsets, timestamps, strict=True) if offset != 1501] == [
+        record.timestamp for record in expected
+    ]
+    assert re.search(r"deleteHorizonMs: OptionalLong\[\d+\]", printed)

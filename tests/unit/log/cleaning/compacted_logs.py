@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from penstock.log.cleaning.cleaner import CleaningResult, clean
 from penstock.log.config import LogConfig
+from penstock.log.filesystem import FileSystem
 from penstock.log.partition_log import PartitionLog
 from penstock.protocol.compression import Compression
 from penstock.protocol.record_batch import TRANSACTIONAL_FLAG, BatchHeader, parse_header
 from penstock.protocol.records import read_records
-from tests.memory_filesystem import MemoryFileSystem
 from tests.record_batches import Record, encode_batch
 from tests.unit.log.stored_batches import NOW_MS, read_all
 
@@ -68,9 +68,7 @@ def seal(log: PartitionLog) -> None:
     log.flush()
 
 
-def clean_log(
-    log: PartitionLog, fs: MemoryFileSystem, now_ms: int = NOW_MS, keys_max: int = 1000
-) -> CleaningResult | None:
+def clean_log(log: PartitionLog, fs: FileSystem, now_ms: int = NOW_MS, keys_max: int = 1000) -> CleaningResult | None:
     """One cleaning; writes the new segments, but does not put them in place."""
     cleanable = log.lifecycle.cleanable(
         last_stable_offset=log.last_stable_offset(log.log_end_offset), recovery_point=log.recovery_point, now_ms=now_ms
@@ -80,7 +78,7 @@ def clean_log(
     return clean(log.lifecycle.cleaning_order(cleanable, keys_max=keys_max, now_ms=now_ms), fs)
 
 
-def compact(log: PartitionLog, fs: MemoryFileSystem, now_ms: int = NOW_MS, keys_max: int = 1000) -> bool:
+def compact(log: PartitionLog, fs: FileSystem, now_ms: int = NOW_MS, keys_max: int = 1000) -> bool:
     """One cleaning and its swap; False if there was nothing to clean."""
     result = clean_log(log, fs, now_ms, keys_max)
     if result is None:
