@@ -52,7 +52,7 @@ RETENTION_PARTITIONS_PER_TURN: Final = 200
 # Keys that the cleaner holds in memory, about 150 bytes each. A log with more is compacted in several passes.
 CLEANER_KEYS_MAX: Final = 1_000_000
 # The segments of a coordinator's topic. The active one is never compacted, and a start loads it whole.
-COORDINATOR_SEGMENT_BYTES_MAX: Final = 8 * 1024 * 1024
+COORDINATOR_SEGMENT_BYTES_MAX: Final = 2 * 1024 * 1024
 
 # Threads that sync logs when a broker stops.
 SYNC_THREADS_MAX: Final = 16

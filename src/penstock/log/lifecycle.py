@@ -91,9 +91,9 @@ class LogLifecycle:
     def take_retired(self, now_ms: int) -> list[str]:
         """The files whose removal is due. They are the caller's now, who removes them in any thread."""
         retired = self._state.retired
-        due = [path for due_ms, path in retired if due_ms <= now_ms]
-        if due:
-            self._state.retired = [(due_ms, path) for due_ms, path in retired if due_ms > now_ms]
+        due = [path for path, due_ms in retired.items() if due_ms <= now_ms]
+        for path in due:
+            del retired[path]
         return due
 
     # Compaction

@@ -51,7 +51,7 @@ class LogState:
         self.epochs_checked = False  # True once all batches were compared with the checkpoint
         self.log_start_offset = 0
         self.log_end_offset = 0
-        self.retired: list[tuple[int, str]] = []  # files that wait for their removal, and when it is due
+        self.retired: dict[str, int] = {}  # files that wait for their removal, and when it is due
         self._tell_damage = report_damage
         self._reported: set[Damage] = set()
 
@@ -81,7 +81,7 @@ class LogState:
         del self.segments[first:end]
         del self._bases[first:end]
         for segment in retired:
-            self.retired += [(due_ms, path) for path in segment.retire()]
+            self.retired |= dict.fromkeys(segment.retire(), due_ms)
 
     def replace_segments(self, segment: Segment, count: int, due_ms: int) -> None:
         """Puts a segment in the place of `count` segments, of which the first has the same base offset."""
