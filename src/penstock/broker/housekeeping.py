@@ -48,6 +48,7 @@ class Housekeeping:
         self._cleaner.take_turn(now_ms)
         if self._turn % _CHECKPOINT_TURNS == 0:
             self._checkpoint()
+            self._cleaner.checkpoint()
         if self._turn % _EXPIRY_TURNS == 0:
             for partition in self._node.topics.replicas():
                 partition.log.remove_expired_producers(now_ms)

@@ -123,10 +123,16 @@ class LogCleaner:
         if sync is not None:
             self._run(sync).add_done_callback(lambda done: self._advance(partition, done))
             return
-        self._run(self._node.log_directory.cleaner_checkpoint()).add_done_callback(self._finished)
-
-    def _finished(self, done: asyncio.Future[object]) -> None:
         self._is_running = False
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Writes the offsets up to which logs are compacted, if they have changed."""
+        write = self._node.log_directory.cleaner_checkpoint()
+        if write is not None and not self._is_stopped:
+            self._run(write).add_done_callback(self._report)
+
+    def _report(self, done: asyncio.Future[object]) -> None:
         failure = done.exception()
         if isinstance(failure, OSError):
             # The next start cleans a little more than it would have to.

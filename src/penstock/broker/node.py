@@ -178,12 +178,18 @@ class Node:
 
     def open_topics(self) -> None:
         """Opens this broker's replicas of every topic in the image. Files that belong to none of them are set aside."""
+        for path in self.log_directory.removed_strays:
+            logger.warning("%s belonged to no topic for a week, and was removed", path)
         for (name, index), log in tuple(self.log_directory.logs.items()):
             topic = self.image.topics.get(TopicName(name))
             if topic is None or not self._is_replica(topic, index) or not self._belongs_to(topic, index):
-                # A deletion that a crash interrupted, or files that were copied here: not served, and not deleted.
-                aside = self.log_directory.set_aside(name, index, self.entropy.uuid().hex())
-                logger.warning("%s belongs to no topic of this broker; set aside as %s", log.directory, aside)
+                # A deletion that a crash interrupted, or files that were copied here: not served, and deleted later.
+                aside = self.log_directory.set_aside(name, index, self.entropy.uuid().hex(), self.now_ms())
+                logger.warning(
+                    "%s belongs to no topic of this broker; set aside as %s, and removed by a start in a week",
+                    log.directory,
+                    aside,
+                )
         for topic in self.image.topics.values():
             self._serve(topic)
         self._is_starting = False

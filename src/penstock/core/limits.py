@@ -54,5 +54,9 @@ CLEANER_KEYS_MAX: Final = 1_000_000
 # The segments of a coordinator's topic. The active one is never compacted, and a start loads it whole.
 COORDINATOR_SEGMENT_BYTES_MAX: Final = 2 * 1024 * 1024
 
+# How long the files of a partition that belongs to no topic are kept: those of a deletion that a crash interrupted, or
+# files that were copied into the data directory by mistake.
+STRAY_DIRECTORY_KEPT_MS: Final = 7 * 24 * 3600 * 1000
+
 # Threads that sync logs when a broker stops.
 SYNC_THREADS_MAX: Final = 16

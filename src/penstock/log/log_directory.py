@@ -5,8 +5,8 @@ partitions.
 Must never know: topics beyond their names; the caller provides the configuration of each log.
 
 Invariants: the clean-shutdown marker exists only while no broker runs, and only if every log was closed. After `open`,
-the files of deleted partitions are removed. Nothing is written under the path of a directory that was moved or deleted:
-another broker may use that path by then.
+the files of deleted partitions are removed, and those of stray partitions that were set aside long ago. Nothing is
+written under the path of a directory that was moved or deleted: another broker may use that path by then.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
+from penstock.core import limits
 from penstock.core.ids import TopicPartition
 from penstock.log.checkpoints import (
     CLEANER_OFFSETS,
@@ -41,6 +42,7 @@ LOCK_NAME: Final = ".lock"
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
 DELETED_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
+SET_ASIDE_NAME: Final = "set-aside"  # when a stray directory was set aside, in milliseconds
 
 _CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]*)")
@@ -57,12 +59,14 @@ class LogDirectory:
     __slots__ = (
         "_caches",
         "_checkpointed",
+        "_cleaned_offsets",
         "_fs",
         "_lock",
         "_report_damage",
         "high_watermarks",
         "logs",
         "path",
+        "removed_strays",
         "was_clean",
     )
 
@@ -72,7 +76,9 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}  # from the checkpoint
         self.was_clean = False
+        self.removed_strays: list[str] = []
         self._checkpointed: set[TopicPartition] = set()  # partitions that may be in a checkpoint on disk
+        self._cleaned_offsets: dict[TopicPartition, int] = {}  # as they are in the checkpoint
         self._fs = fs
         self._caches = caches
         self._report_damage = report_damage
@@ -98,7 +104,9 @@ class LogDirectory:
         recovery_points = directory._read_offsets(names, RECOVERY_POINTS)
         log_start_offsets = directory._read_offsets(names, LOG_START_OFFSETS)
         directory.high_watermarks = directory._read_offsets(names, HIGH_WATERMARKS)
-        cleaned_offsets = directory._read_offsets(names, CLEANER_OFFSETS)
+        cleaned_offsets = directory._cleaned_offsets = directory._read_offsets(names, CLEANER_OFFSETS)
+        # Which logs were compacted is then unknown, and gaps in one of them must not seem to be damage.
+        any_may_have_gaps = CLEANER_OFFSETS in names and not directory._is_whole(CLEANER_OFFSETS)
         directory._checkpointed = {
             *recovery_points,
             *log_start_offsets,
@@ -112,16 +120,19 @@ class LogDirectory:
         for name in names:
             if name.endswith(DELETED_SUFFIX):
                 fs.remove_directory(f"{path}/{name}")
+            elif name.endswith(STRAY_SUFFIX):
+                directory._remove_if_old(f"{path}/{name}", now_ms)
             elif found := _PARTITION_DIRECTORY.fullmatch(name):
                 key = TopicPartition(found[1], int(found[2]))
+                config = config_for(*key)
                 directory.logs[key] = PartitionLog.open(
                     f"{path}/{name}",
-                    config_for(*key),
+                    config,
                     fs,
                     clean_shutdown=directory.was_clean,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
-                    cleaned_offset=cleaned_offsets.get(key, 0),
+                    cleaned_offset=cleaned_offsets.get(key, int(any_may_have_gaps and not config.compacts)),
                     now_ms=now_ms,
                     report_damage=report_damage,
                     caches=directory._caches,
@@ -170,9 +181,23 @@ class LogDirectory:
             # path is not that one: nothing is there.
             return f"{self.path}/{unique_id}{DELETED_SUFFIX}"
 
-    def set_aside(self, topic: str, partition: int, unique_id: str) -> str:
-        """Takes a stray partition out of service, and keeps its files under the returned path."""
-        return self.logs.pop(TopicPartition(topic, partition)).move_aside(f"{unique_id}{STRAY_SUFFIX}")
+    def set_aside(self, topic: str, partition: int, unique_id: str, now_ms: int) -> str:
+        """Takes a stray partition out of service, and keeps its files under the returned path for some days."""
+        path = self.logs.pop(TopicPartition(topic, partition)).move_aside(f"{unique_id}{STRAY_SUFFIX}")
+        self._fs.write_file(f"{path}/{SET_ASIDE_NAME}", f"{now_ms}\n".encode(), sync=False)
+        return path
+
+    def _remove_if_old(self, path: str, now_ms: int) -> None:
+        """Removes a stray directory that was set aside long ago. One without a valid time counts from now on."""
+        marker = f"{path}/{SET_ASIDE_NAME}"
+        try:
+            set_aside_ms = int(self._fs.read_file(marker))
+        except (FileNotFoundError, ValueError):
+            self._fs.write_file(marker, f"{now_ms}\n".encode(), sync=False)
+            return
+        if now_ms - set_aside_ms > limits.STRAY_DIRECTORY_KEPT_MS:
+            self._fs.remove_directory(path)
+            self.removed_strays.append(path)
 
     def remove_deleted(self, path: str) -> None:
         """Removes the files of a deleted partition, in any thread. The next start removes what is left."""
@@ -218,21 +243,22 @@ class LogDirectory:
             (HIGH_WATERMARKS, high_watermarks),
         ):
             self._fs.write_file(f"{self.path}/{name}", encode_offsets(offsets), sync=True)
-        self.cleaner_checkpoint()()
         self._checkpointed = {*self.logs, *high_watermarks}
 
-    def cleaner_checkpoint(self) -> Callable[[], None]:
-        """A call that writes the offsets up to which logs are compacted; it may run in any thread."""
+    def cleaner_checkpoint(self) -> Callable[[], None] | None:
+        """A call that writes the offsets up to which logs are compacted; None if they have not changed.
+
+        It may run in any thread, but always in the same one, or after it.
+        """
         cleaned_offsets = {
             key: log.lifecycle.cleaned_offset for key, log in self.logs.items() if log.lifecycle.cleaned_offset
         }
+        if cleaned_offsets == self._cleaned_offsets:
+            return None
+        self._cleaned_offsets = cleaned_offsets
         path = f"{self.path}/{CLEANER_OFFSETS}"
-
-        def write() -> None:
-            if cleaned_offsets or self._fs.is_in_place(path, None):
-                self._fs.write_file(path, encode_offsets(cleaned_offsets), sync=True)
-
-        return write
+        # Encoded when it is written: a topic may be deleted until then.
+        return lambda: self._fs.write_file(path, encode_offsets(self._cleaned_offsets), sync=True)
 
     def remove_retired(self, paths: Collection[str]) -> None:
         """Removes files of deleted or replaced segments, in any thread. The next start removes what is left."""
@@ -258,6 +284,9 @@ class LogDirectory:
         for log, ticket in tickets:
             log.finish_close(ticket)
         self.write_checkpoints(high_watermarks)
+        write_cleaned_offsets = self.cleaner_checkpoint()
+        if write_cleaned_offsets is not None:
+            write_cleaned_offsets()
         if not offline:
             self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT, sync=True)
         self.logs.clear()
@@ -275,6 +304,7 @@ class LogDirectory:
             if len(kept) < len(offsets):
                 self._fs.write_file(f"{self.path}/{name}", encode_offsets(kept), sync=True)
         self._checkpointed &= self.logs.keys()
+        self._cleaned_offsets = {key: offset for key, offset in self._cleaned_offsets.items() if key in self.logs}
 
     def _partition_path(self, topic: str, partition: int) -> str:
         return f"{self.path}/{topic}-{partition}"
@@ -286,6 +316,9 @@ class LogDirectory:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise LogDirectoryInUse(f"the data directory {self.path} is in use by another broker") from error
             raise
+
+    def _is_whole(self, name: str) -> bool:
+        return decode_offsets(self._fs.read_file(f"{self.path}/{name}")) is not None
 
     def _read_offsets(self, names: list[str], name: str) -> dict[TopicPartition, int]:
         if name not in names:

@@ -63,7 +63,7 @@ def produce_keyed(client: WireClient, topic: Topic, *pairs: tuple[str, str | Non
 
 def contents(client: WireClient, topic: Topic, offset: int = 0) -> list[tuple[int, str, str | None]]:
     """Everything from `offset` on, as a consumer reads it."""
-    found = []
+    found: list[tuple[int, str, str | None]] = []
     while True:
         batches = list(batches_in(fetch(client, topic, offset)))
         if not batches:

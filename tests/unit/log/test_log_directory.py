@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core import limits
 from penstock.core.ids import TopicPartition
 from penstock.log.checkpoints import (
     decode_offsets,
@@ -16,6 +17,7 @@ from penstock.log.damage import Damage
 from penstock.log.filesystem import FileSystem, RealFileSystem
 from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
 from tests.memory_filesystem import MemoryFileSystem
+from tests.unit.log.cleaning.compacted_logs import compact, compacting, contents, put, seal
 from tests.unit.log.stored_batches import NOW_MS, append, make_batch, read_all
 
 TOPIC_ID = bytes(range(16))
@@ -99,10 +101,71 @@ def test_a_partition_that_was_set_aside_is_kept_and_not_opened_again() -> None:
     fs = MemoryFileSystem()
     directory = open_directory(fs)
     append(directory.create("t", 0, TOPIC_ID, LogConfig(), NOW_MS), make_batch())
-    assert directory.set_aside("t", 0, "abc") == "data/t-0.abc-stray"
+    assert directory.set_aside("t", 0, "abc", NOW_MS) == "data/t-0.abc-stray"
     directory.close({})
     assert open_directory(fs).logs == {}
     assert f"{0:020d}.log" in fs.list_directory("data/t-0.abc-stray")
+
+
+def test_a_partition_that_was_set_aside_is_removed_after_a_week() -> None:
+    fs = MemoryFileSystem()
+    directory = open_directory(fs)
+    directory.create("t", 0, TOPIC_ID, LogConfig(), NOW_MS)
+    path = directory.set_aside("t", 0, "abc", NOW_MS - limits.STRAY_DIRECTORY_KEPT_MS)
+    directory.close({})
+    again = open_directory(fs)
+    assert again.removed_strays == []
+    again.close({})
+    fs.put(f"{path}/set-aside", b"not a time")
+    open_directory(fs).close({})
+    assert fs.read_file(f"{path}/set-aside") == f"{NOW_MS}\n".encode(), "counts from now on"
+    fs.put(f"{path}/set-aside", f"{NOW_MS - limits.STRAY_DIRECTORY_KEPT_MS - 1}\n".encode())
+    last = open_directory(fs)
+    assert last.removed_strays == [path]
+    assert "t-0.abc-stray" not in fs.list_directory("data")
+
+
+class TestCompactedLogs:
+    """`cleaner-offset-checkpoint` tells how far each log is compacted, and so which logs have gaps."""
+
+    def with_a_gap(self) -> MemoryFileSystem:
+        fs = MemoryFileSystem()
+        directory = open_directory(fs)
+        config = compacting()
+        log = directory.create("compacted", 0, TOPIC_ID, config, NOW_MS)
+        directory.create("other", 0, TOPIC_ID, LogConfig(), NOW_MS)
+        for value in "123":
+            put(log, ("a", value))
+        log.lifecycle.cleaned_offset = 0
+        seal(log)
+        assert compact(log, fs)
+        directory.close({})
+        return fs
+
+    def test_the_offset_is_found_again_in_kafkas_format(self) -> None:
+        fs = self.with_a_gap()
+        assert fs.read_file("data/cleaner-offset-checkpoint") == b"0\n1\ncompacted 0 3\n"
+        damage: list[Damage] = []
+        again = open_directory(fs, damage=damage)  # where the topic is no longer compacted
+        log = again.logs[TopicPartition("compacted", 0)]
+        assert log.lifecycle.cleaned_offset == 3
+        assert contents(log) == [(2, "a", "3")]
+        assert damage == []
+
+    def test_a_damaged_checkpoint_makes_no_damage_of_gaps(self) -> None:
+        fs = self.with_a_gap()
+        fs.put("data/cleaner-offset-checkpoint", b"0\n7\n")
+        damage: list[Damage] = []
+        again = open_directory(fs, damage=damage)
+        assert contents(again.logs[TopicPartition("compacted", 0)]) == [(2, "a", "3")]
+        assert [each.file for each in damage] == ["data/cleaner-offset-checkpoint"]
+
+    def test_a_new_topic_of_the_same_name_begins_anew(self) -> None:
+        fs = self.with_a_gap()
+        directory = open_directory(fs)
+        directory.delete("compacted", 0, "abc")
+        directory.create("compacted", 0, TOPIC_ID, compacting(), NOW_MS)
+        assert fs.read_file("data/cleaner-offset-checkpoint") == b"0\n0\n"
 
 
 def test_what_was_deleted_can_be_removed_right_away() -> None:
