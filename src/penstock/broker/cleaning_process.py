@@ -36,7 +36,7 @@ class CleaningProcess:
     def run(self, order: CleaningOrder) -> CleaningResult:
         """Raises CleaningFailed, or OSError if the process cannot be started."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.broker.cleaning_process"],
+            [sys.executable, "-P", "-m", "penstock.broker.cleaning_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

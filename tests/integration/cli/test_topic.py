@@ -67,20 +67,20 @@ def test_settings_without_effect_are_said(penstock: Command, broker_name: str) -
     topic = f"cli-{uuid4().hex}"
     said = "penstock: settings without effect in this version of the broker: "
     created = penstock(
-        "topic", "create", topic, "--config", "retention.ms=1000", "--config", "cleanup.policy=compact",
-        "--config", "flush.messages=1",
+        "topic", "create", topic, "--config", "preallocate=true", "--config", "local.retention.ms=1000",
+        "--config", "flush.messages=1", "--config", "retention.ms=1000",
     )  # fmt: skip
     assert created.returncode == 0
-    assert only_line(created.stderr) == f"{said}cleanup.policy, retention.ms"
-    altered = penstock("topic", "alter", topic, "--config", "retention.bytes=1000")
-    assert only_line(altered.stderr) == f"{said}retention.bytes"
+    assert only_line(created.stderr) == f"{said}local.retention.ms, preallocate"
+    altered = penstock("topic", "alter", topic, "--config", "unclean.leader.election.enable=true")
+    assert only_line(altered.stderr) == f"{said}unclean.leader.election.enable"
     assert only_line(penstock("topic", "describe", topic).stderr) == (
-        f"{said}cleanup.policy, retention.bytes, retention.ms"
+        f"{said}local.retention.ms, preallocate, unclean.leader.election.enable"
     )
     assert described(penstock, topic)["configs_without_effect"] == [
-        "cleanup.policy",
-        "retention.bytes",
-        "retention.ms",
+        "local.retention.ms",
+        "preallocate",
+        "unclean.leader.election.enable",
     ]
 
 
