@@ -19,11 +19,16 @@ from penstock.log.cleaning.cleaner import CleaningOrder, CleaningResult, clean
 from penstock.log.filesystem import RealFileSystem
 
 _FAILED: Final = 1
+_DAMAGED: Final = 3
 _NICENESS: Final = 10  # produce and fetch requests come first
 
 
 class CleaningFailed(Exception):
     """The log was not cleaned. The message says why."""
+
+    def __init__(self, reason: str, *, may_succeed_later: bool) -> None:
+        super().__init__(reason)
+        self.may_succeed_later = may_succeed_later
 
 
 class CleaningProcess:
@@ -56,7 +61,10 @@ class CleaningProcess:
             output = process.stdout.read()
             complaint = process.stderr.read().decode(errors="replace").strip()
         if process.returncode != 0:
-            raise CleaningFailed(complaint.rpartition("\n")[2] or f"the cleaner ended with {process.returncode}")
+            raise CleaningFailed(
+                complaint.rpartition("\n")[2] or f"the cleaner ended with {process.returncode}",
+                may_succeed_later=process.returncode != _DAMAGED,
+            )
         result: CleaningResult = pickle.loads(output)  # noqa: S301  from the process that was started above
         return result
 
@@ -74,10 +82,10 @@ def main() -> int:
         result = clean(order, RealFileSystem())
     except BatchAnomaly as error:
         print(f"damage at position {error.position}: {error.reason}", file=sys.stderr)
-        return _FAILED
+        return _DAMAGED
     except ProtocolError as error:
         print(f"a batch cannot be decoded: {error}", file=sys.stderr)
-        return _FAILED
+        return _DAMAGED
     except OSError as error:
         print(f"{error.filename or order.directory}: {error.strerror}", file=sys.stderr)
         return _FAILED

@@ -7,8 +7,8 @@ every produce request. What is left for the event loop are renames, and a thread
 Owns: which log is next, and the steps of its swap.
 Must never know: records.
 
-Invariant: at most one cleaning runs. A failed one leaves its log as it was, and the log is not cleaned again until the
-next start.
+Invariant: at most one cleaning runs. A failed one leaves its log as it was. A damaged log is not cleaned again until
+the next start.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from penstock.broker.cleaning_process import CleaningFailed, CleaningProcess
 from penstock.broker.node import Node
@@ -26,6 +27,9 @@ from penstock.log.cleaning.cleaner import CleaningResult
 from penstock.log.cleaning.plan import Cleanable, is_due
 
 logger = logging.getLogger(__name__)
+
+_RETRY_MS: Final = 300_000
+_FLUSH_WAIT_SECONDS: Final = 0.05
 
 
 class LogCleaner:
@@ -91,10 +95,24 @@ class LogCleaner:
             return
         try:
             result = done.result()
-            assert isinstance(result, CleaningResult)
-            has_begun = partition.log.lifecycle.begin_swap(result, self._node.now_ms())
         except (CleaningFailed, OSError) as error:
-            self._failed(partition, error)
+            self._not_cleaned(partition, error)
+            return
+        assert isinstance(result, CleaningResult)
+        self._begin_swap(partition, result)
+
+    def _begin_swap(self, partition: Partition, result: CleaningResult) -> None:
+        if self._is_stopped or partition.is_deleted or partition.offline_reason is not None:
+            self._is_running = False
+            return
+        lifecycle = partition.log.lifecycle
+        if lifecycle.flushing_indexes is not None:
+            self._node.loop.call_later(_FLUSH_WAIT_SECONDS, self._begin_swap, partition, result)
+            return
+        try:
+            has_begun = lifecycle.begin_swap(result, self._node.now_ms())
+        except OSError as error:
+            self._swap_failed(partition, error)
             return
         if has_begun:
             logger.info(
@@ -118,7 +136,7 @@ class LogCleaner:
                 done.result()
             sync = partition.log.lifecycle.advance_swap()
         except OSError as error:
-            self._failed(partition, error)
+            self._swap_failed(partition, error)
             return
         if sync is not None:
             self._run(sync).add_done_callback(lambda done: self._advance(partition, done))
@@ -138,8 +156,19 @@ class LogCleaner:
             # The next start cleans a little more than it would have to.
             logger.warning("%s: cannot write a checkpoint: %s", self._node.log_directory.path, failure.strerror)
 
-    def _failed(self, partition: Partition, error: CleaningFailed | OSError) -> None:
+    def _not_cleaned(self, partition: Partition, error: CleaningFailed | OSError) -> None:
+        """Damage stays; a full disk may have room later."""
         self._is_running = False
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        partition.log.lifecycle.abandon_swap(str(reason))
-        logger.error("%s: not compacted until the broker starts again: %s", partition, reason)
+        self._run(partition.log.lifecycle.discard_cleaned).add_done_callback(lambda done: done.exception())
+        if isinstance(error, CleaningFailed) and not error.may_succeed_later:
+            partition.log.lifecycle.uncleanable = str(error)
+            logger.error("%s: not compacted until the broker starts again: %s", partition, error)
+            return
+        reason = error.strerror if isinstance(error, OSError) else error
+        logger.warning("%s: cannot be compacted now: %s", partition, reason)
+        self._next_check_ms = self._node.now_ms() + _RETRY_MS
+
+    def _swap_failed(self, partition: Partition, error: OSError) -> None:
+        self._is_running = False
+        partition.log.lifecycle.abandon_swap(str(error.strerror))
+        logger.error("%s: not compacted until the broker starts again: %s", partition, error.strerror)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -23,6 +24,7 @@ IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 
 # fdatasync omits the timestamps of a file, never its length. macOS has only fsync.
 _sync_data = getattr(os, "fdatasync", os.fsync)
+_temporary_numbers = itertools.count()
 _GET_PATH: Final[int | None] = getattr(fcntl, "F_GETPATH", None)
 
 
@@ -145,7 +147,8 @@ class RealFileSystem:
             os.close(fd)
 
     def write_file(self, path: str, content: Buffer, *, sync: bool) -> None:
-        temporary = path + TEMPORARY_SUFFIX
+        # Two threads may write the same file at the same time: the last one wins, and neither fails.
+        temporary = f"{path}.{next(_temporary_numbers)}{TEMPORARY_SUFFIX}"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             rest = memoryview(content)

@@ -15,13 +15,13 @@ from typing import Final
 
 from penstock.log.appender import LogAppender
 from penstock.log.batches import BatchAnomaly, headers
-from penstock.log.cleaning.cleaner import CLEANED_SUFFIX, NO_DATA, CleaningOrder, CleaningResult, Replacement, discard
+from penstock.log.cleaning.cleaner import NO_DATA, CleaningOrder, CleaningResult, Replacement, discard
 from penstock.log.cleaning.plan import Cleanable, SegmentFacts, SourceSegment, cleanable_part, first_dirty_offset
 from penstock.log.cleaning.swap import Sync, swap_segments
 from penstock.log.cleaning.transactions import AbortedEntry
+from penstock.log.flushing import FlushTicket
 from penstock.log.log_state import LogState
 from penstock.log.retention import segments_to_delete
-from penstock.log.segment import SEGMENT_SUFFIXES, offset_name
 from penstock.log.time_lookup import TimeLookup
 
 _RETIRED_SEGMENTS_MAX: Final = 100  # in one call, which renames four files each
@@ -36,6 +36,7 @@ class LogLifecycle:
         "_swap_end",
         "_time_lookup",
         "cleaned_offset",
+        "flushing_indexes",
         "uncleanable",
     )
 
@@ -47,6 +48,7 @@ class LogLifecycle:
         self._pending: Sync | None = None
         self._swap_end = 0
         self.cleaned_offset = cleaned_offset  # the first dirty offset; 0 if the log was never compacted
+        self.flushing_indexes: FlushTicket | None = None  # a ticket with transaction indexes, until it is completed
         self.uncleanable: str | None = None  # why this log is not cleaned until the next start
 
     # Retention
@@ -140,11 +142,13 @@ class LogLifecycle:
         """Prepares to put cleaned segments into the log, with `advance_swap`. False if the log has changed too much."""
         state = self._state
         assert self._swap is None, "a swap is under way"
+        assert self.flushing_indexes is None, "a flush may be writing transaction indexes of the replaced segments"
         replacements = [each for each in result.replacements if each.end_offset > state.segments[0].base_offset]
-        self._discard(result.replacements[: len(result.replacements) - len(replacements)])
         if not all(self._matches(replacement) for replacement in replacements):
-            self._discard(replacements)
+            self.discard_cleaned()
             return False
+        # Of segments that were deleted meanwhile, and what an earlier cleaning of this path may have left.
+        discard(state.directory, state.fs, except_offsets=[each.base_offset for each in replacements])
         self._swap = swap_segments(state, replacements, now_ms + state.config.file_delete_delay_ms)
         self._swap_end = result.clean_end_offset
         if not replacements:
@@ -173,8 +177,12 @@ class LogLifecycle:
         self._swap = self._pending = None
         self.uncleanable = reason
 
+    @property
+    def is_swapping(self) -> bool:
+        return self._swap is not None
+
     def discard_cleaned(self) -> None:
-        """Removes the files of a cleaning that did not finish."""
+        """Removes the files of a cleaning that is not used; may run in any thread."""
         discard(self._state.directory, self._state.fs)
 
     def truncated(self, end_offset: int) -> None:
@@ -186,15 +194,6 @@ class LogLifecycle:
         last = number + len(replacement.replaced)
         found = tuple(segment.base_offset for segment in state.segments[number:last])
         return found == replacement.replaced and state.upper_offset(last - 1) == replacement.end_offset
-
-    def _discard(self, replacements: list[Replacement] | tuple[Replacement, ...]) -> None:
-        for replacement in replacements:
-            for suffix in SEGMENT_SUFFIXES:
-                path = f"{self._state.directory}/{offset_name(replacement.base_offset)}{suffix}{CLEANED_SUFFIX}"
-                try:
-                    self._state.fs.remove_file(path)
-                except FileNotFoundError:
-                    continue
 
     def _facts(self) -> list[SegmentFacts]:
         state = self._state

@@ -32,7 +32,7 @@ from penstock.log.checkpoints import (
 )
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage, ReportDamage
-from penstock.log.filesystem import File, FileMoved, FileSystem
+from penstock.log.filesystem import TEMPORARY_SUFFIX, File, FileMoved, FileSystem
 from penstock.log.flushing import FlushTicket, sync_in_turn
 from penstock.log.partition_log import PartitionLog
 from penstock.log.presence import NamedFile, PresenceCheck
@@ -44,6 +44,7 @@ DELETED_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 SET_ASIDE_NAME: Final = "set-aside"  # when a stray directory was set aside, in milliseconds
 
+_CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 _CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]*)")
 
@@ -118,7 +119,9 @@ class LogDirectory:
             fs.remove_file(f"{path}/{CLEAN_SHUTDOWN_NAME}")
             fs.sync_directory(path)
         for name in names:
-            if name.endswith(DELETED_SUFFIX):
+            if name.endswith(TEMPORARY_SUFFIX) and name.startswith(_CHECKPOINTS):
+                fs.remove_file(f"{path}/{name}")  # A crash interrupted its writing.
+            elif name.endswith(DELETED_SUFFIX):
                 fs.remove_directory(f"{path}/{name}")
             elif name.endswith(STRAY_SUFFIX):
                 directory._remove_if_old(f"{path}/{name}", now_ms)
@@ -298,7 +301,7 @@ class LogDirectory:
         Checkpoints use names: the offsets of a deleted topic would apply to a new topic of the same name.
         """
         names = self._fs.list_directory(self.path)
-        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+        for name in _CHECKPOINTS:
             offsets = self._read_offsets(names, name)
             kept = {key: offset for key, offset in offsets.items() if key in self.logs}
             if len(kept) < len(offsets):

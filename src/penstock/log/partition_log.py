@@ -202,7 +202,13 @@ class PartitionLog:
         """A ticket for everything written so far that may not be on disk. Sync the ticket, then complete it."""
         state = self._state
         if self.recovery_point < state.log_end_offset:
-            return self._flush_ticket(self._transaction_index_files(len(state.segments) - 1))
+            if self.lifecycle.is_swapping and (state.transaction_index or state.transaction_index.saved):
+                self.lifecycle.complete_swap()  # It changes the same files.
+            index_files = self._transaction_index_files(len(state.segments) - 1)
+            has_indexes = bool(index_files)
+            ticket = self._flush_ticket(index_files)
+            self.lifecycle.flushing_indexes = ticket if has_indexes else None
+            return ticket
         return self._flush_ticket([])
 
     def _transaction_index_files(self, end: int) -> list[tuple[str, bytes]]:
@@ -231,6 +237,8 @@ class PartitionLog:
 
     def complete_flush(self, ticket: FlushTicket) -> int:
         """Call it after `ticket.sync()`. Returns the new recovery point."""
+        if ticket is self.lifecycle.flushing_indexes:
+            self.lifecycle.flushing_indexes = None
         self.recovery_point = max(self.recovery_point, min(ticket.end_offset, self._state.log_end_offset))
         return self.recovery_point
 

@@ -24,6 +24,7 @@ from penstock.metadata.topics import NewTopic
 from tests.clocks import ManualClock
 from tests.unit.broker.nodes import make_topics, node_in
 from tests.unit.log.cleaning.compacted_logs import contents, put, seal
+from tests.unit.log.stored_batches import append, make_marker
 
 COMPACT = (("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.1"), ("internal.segment.bytes", "2000"))
 NEWEST = [(2, "a", "3"), (3, "b", "1")]
@@ -38,7 +39,20 @@ class InlineProcess(CleaningProcess):
 
 class FailingProcess(CleaningProcess):
     def run(self, order: CleaningOrder) -> CleaningResult:
-        raise CleaningFailed("damage at position 0: somewhere")
+        raise CleaningFailed("damage at position 0: somewhere", may_succeed_later=False)
+
+
+class FullDisk(InlineProcess):
+    """Writes a file, and finds no room for the next; it has more the second time."""
+
+    is_full = True
+
+    def run(self, order: CleaningOrder) -> CleaningResult:
+        if FullDisk.is_full:
+            FullDisk.is_full = False
+            (Path(order.directory) / f"{0:020d}.log.cleaned").touch()
+            raise CleaningFailed("No space left on device", may_succeed_later=True)
+        return super().run(order)
 
 
 def dirty_partition(node: Node, name: str = "compacted") -> Partition:
@@ -156,6 +170,53 @@ def test_a_failure_is_told_once_and_leaves_the_log_as_it_was(tmp_path: Path, cap
     assert [record.getMessage() for record in caplog.records] == [
         "compacted-0: not compacted until the broker starts again: damage at position 0: somewhere"
     ]
+
+
+def test_a_full_disk_is_tried_again_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(node: Node, clock: ManualClock) -> None:
+        partition = dirty_partition(node)
+        cleaner = LogCleaner(node, FullDisk)
+        cleaner.take_turn(clock.now_ms())
+        await until_idle(cleaner)
+        await eventually(lambda: not list(tmp_path.glob("*/*.cleaned")))
+        cleaner.take_turn(clock.now_ms())
+        assert not cleaner._is_running
+        clock.advance(300_000)
+        cleaner.take_turn(clock.now_ms())
+        await until_idle(cleaner)
+        assert contents(partition.log) == NEWEST
+        cleaner.stop()
+
+    in_node(tmp_path, scenario)
+    assert [record.getMessage() for record in caplog.records] == [
+        "compacted-0: cannot be compacted now: No space left on device"
+    ]
+
+
+def test_a_swap_waits_for_a_flush_of_transaction_indexes(tmp_path: Path) -> None:
+    """The flush may be writing those of segments that are about to be replaced."""
+
+    async def scenario(node: Node, clock: ManualClock) -> None:
+        partition = dirty_partition(node)
+        log = partition.log
+        put(log, ("t", "aborted"), producer=(1, 0, 0), transactional=True)
+        append(log, make_marker(1, 0, committed=False))
+        log._appender.roll()
+        put(log, ("c", "1"))
+        ticket = log.begin_flush()
+        assert any(path.endswith(".txnindex") for path, _ in ticket.small_files)
+        cleaner = LogCleaner(node, InlineProcess)
+        cleaner.take_turn(clock.now_ms())
+        await asyncio.sleep(0.2)
+        assert cleaner._is_running
+        assert len(log.segment_base_offsets) == 3
+        ticket.sync()
+        log.complete_flush(ticket)
+        await until_idle(cleaner)
+        assert contents(log)[:2] == NEWEST
+        cleaner.stop()
+
+    in_node(tmp_path, scenario)
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_no_failure(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

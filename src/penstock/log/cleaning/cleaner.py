@@ -15,7 +15,7 @@ it replaces, if need be empty: so the file itself tells which offsets it replace
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -108,11 +108,13 @@ def clean(order: CleaningOrder, fs: FileSystem) -> CleaningResult:
     )
 
 
-def discard(directory: str, fs: FileSystem) -> None:
-    """Removes what an interrupted cleaning left."""
+def discard(directory: str, fs: FileSystem, *, except_offsets: Collection[int] = ()) -> None:
+    """Removes the files that cleanings have left, except those of new segments with these base offsets."""
+    kept = tuple(offset_name(offset) for offset in except_offsets)
     for name in fs.list_directory(directory):
-        if name.endswith(CLEANED_SUFFIX):
-            fs.remove_file(f"{directory}/{name}")
+        if name.endswith(CLEANED_SUFFIX) and not name.startswith(kept):
+            with suppress(FileNotFoundError):
+                fs.remove_file(f"{directory}/{name}")
 
 
 def _newest_offsets(order: CleaningOrder, fs: FileSystem) -> tuple[KeyOffsets, int]:

@@ -15,7 +15,8 @@ earlier ones.
 Owns: the names, their order, and what a start makes of them.
 Must never know: records, or why segments were cleaned.
 
-Invariant: the last batch of a cleaned segment ends where the replaced segments end, so that a `.swap` file itself tells
+Invariants: when a swap begins, the directory has no `.cleaned` files but its own; others would make a start discard it.
+The last batch of a cleaned segment ends where the replaced segments end, so that a `.swap` file itself tells
 which offsets it replaces.
 """
 
@@ -25,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.log.batches import headers
+from penstock.log.batches import BatchAnomaly, headers
 from penstock.log.cleaning.cleaner import CLEANED_SUFFIX, Replacement
 from penstock.log.filesystem import FileSystem
 from penstock.log.index import OffsetIndex, TimeIndex
@@ -110,8 +111,9 @@ def _complete_swap(fs: FileSystem, directory: str, base_offset: int) -> None:
     log_path = _path(directory, base_offset, LOG_SUFFIX)
     file = fs.open(log_path + SWAP_SUFFIX)
     end_offset = base_offset + 1
-    for _, header in headers(file, 0, file.size(), contiguous=False):
-        end_offset = header.end_offset
+    with suppress(BatchAnomaly):  # Damage is found when the segment is read.
+        for _, header in headers(file, 0, file.size(), contiguous=False):
+            end_offset = header.end_offset
     for name in fs.list_directory(directory):
         if name.endswith(SEGMENT_SUFFIXES) and base_offset < _offset(name) < end_offset:
             fs.remove_file(f"{directory}/{name}")

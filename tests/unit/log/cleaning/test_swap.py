@@ -233,6 +233,37 @@ def test_a_cleaning_of_segments_that_changed_is_not_used() -> None:
     assert not [name for name in fs.list_directory(DIRECTORY) if name.endswith(".cleaned")]
 
 
+def test_files_of_an_earlier_cleaning_do_not_endanger_a_swap() -> None:
+    """A start that found one of them would take the swap for incomplete, when the old segments may be gone already."""
+    fs = MemoryFileSystem()
+    log = written_log(fs)
+    result = clean_log(log, fs)
+    assert result is not None
+    left = f"{DIRECTORY}/{1:020d}.log.cleaned"
+    fs.put(left, b"")
+    log.delete_records_before(result.replacements[0].end_offset)
+    assert log.lifecycle.begin_swap(result, NOW_MS)
+    assert {name[:20] for name in fs.list_directory(DIRECTORY) if name.endswith(".cleaned")} == {
+        f"{replacement.base_offset:020d}" for replacement in result.replacements[1:]
+    }
+
+
+def test_a_flush_of_transaction_indexes_completes_a_swap_first() -> None:
+    fs = MemoryFileSystem()
+    log = written_log(fs)
+    result = clean_log(log, fs)
+    assert result is not None
+    put(log, ("new", "1"))
+    assert log.lifecycle.begin_swap(result, NOW_MS)
+    assert log.lifecycle.advance_swap() is not None
+    log.flush()
+    assert not log.lifecycle.is_swapping
+    expected = batches_of(log)
+    again, damage = reopened(fs.copy(), log.recovery_point)
+    assert batches_of(again) == expected
+    assert damage == []
+
+
 def test_replaced_files_stay_for_a_while_and_are_given_out_once() -> None:
     fs = MemoryFileSystem()
     log = written_log(fs)
