@@ -1,26 +1,19 @@
-"""The process that compacts one log and ends: `python -m penstock.broker.cleaning_process`.
+"""The broker's side of a cleaning: starts `python -m penstock.cleaner`, sends the order and receives the result.
 
-The broker writes the order to its standard input and reads the result from its standard output. The input stays open
-for as long as the broker lives: if it ends, so does this process, before another broker may open the directory.
+A process of its own, because decoding records in this one would delay every produce request (docs/adr/0014). It is
+started by its name and not imported, because it may use numba, which the broker never loads.
 """
 
 from __future__ import annotations
 
-import os
-import pickle
 import subprocess
 import sys
-import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.core.errors import ProtocolError
-from penstock.log.batches import BatchAnomaly
-from penstock.log.cleaning.cleaner import CleaningOrder, CleaningResult, clean
-from penstock.log.filesystem import RealFileSystem
+if TYPE_CHECKING:
+    from penstock.log.cleaning.cleaner import CleaningOrder, CleaningResult
 
-_FAILED: Final = 1
-_DAMAGED: Final = 3
-_NICENESS: Final = 10  # produce and fetch requests come first
+_DAMAGED: Final = 3  # the exit code for a log that cannot be cleaned
 
 
 class CleaningFailed(Exception):
@@ -32,7 +25,7 @@ class CleaningFailed(Exception):
 
 
 class CleaningProcess:
-    """The broker's side. `run` blocks, in a thread; `end` may be called from another one."""
+    """`run` blocks, in a thread; `end` may be called from another one."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -40,8 +33,11 @@ class CleaningProcess:
 
     def run(self, order: CleaningOrder) -> CleaningResult:
         """Raises CleaningFailed, or OSError if the process cannot be started."""
+        import pickle  # not at the start of every broker
+
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "penstock.broker.cleaning_process"],
+            # -P: a directory named penstock where the broker runs is not meant.
+            [sys.executable, "-P", "-m", "penstock.cleaner"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -72,37 +68,3 @@ class CleaningProcess:
         self._is_ended = True
         if self._process is not None:
             self._process.kill()
-
-
-def main() -> int:
-    order = pickle.load(sys.stdin.buffer)  # noqa: S301  from the broker that started this process
-    threading.Thread(target=_end_with_the_broker, daemon=True).start()
-    os.nice(_NICENESS)
-    try:
-        result = clean(order, RealFileSystem())
-    except BatchAnomaly as error:
-        print(f"damage at position {error.position}: {error.reason}", file=sys.stderr)
-        return _DAMAGED
-    except ProtocolError as error:
-        print(f"a batch cannot be decoded: {error}", file=sys.stderr)
-        return _DAMAGED
-    except OSError as error:
-        print(f"{error.filename or order.directory}: {error.strerror}", file=sys.stderr)
-        return _FAILED
-    pickle.dump(result, sys.stdout.buffer)
-    sys.stdout.buffer.flush()
-    return 0
-
-
-def _end_with_the_broker() -> None:
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os._exit(_FAILED)
-
-
-if __name__ == "__main__":
-    # Not through the interpreter's shutdown, which would wait for the lock of the standard input.
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

@@ -78,7 +78,13 @@ class LogCleaner:
         return partition, cleanable
 
     def _start(self, partition: Partition, cleanable: Cleanable, now_ms: int) -> None:
-        order = partition.log.lifecycle.cleaning_order(cleanable, keys_max=limits.CLEANER_KEYS_MAX, now_ms=now_ms)
+        entropy = self._node.entropy
+        order = partition.log.lifecycle.cleaning_order(
+            cleanable,
+            keys_max=limits.CLEANER_KEYS_MAX,
+            now_ms=now_ms,
+            hash_seed=entropy.uuid() + entropy.uuid(),
+        )
         self._is_running = True
         self._process = self._new_process()
         self._run(self._process.run, order).add_done_callback(lambda done: self._cleaned(partition, done))

@@ -29,6 +29,7 @@ from penstock.columns.kernel_compilation import (
     integers,
 )
 from penstock.columns.kernel_intrinsics import copy_bytes
+from penstock.columns.kernel_varints import read_varint
 
 # The status of a decoding kernel.
 DONE: Final = 0
@@ -45,23 +46,6 @@ _SMALLEST_BODY_BYTES: Final = 6
 MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 MILLISECONDS_MIN: Final = -MILLISECONDS_MAX
 _INT64_MAX: Final = 2**63 - 1
-
-
-@inlined
-def _read_varint(buffer: Any, position: Any, end: Any) -> Any:
-    """A zigzag varint and the position after it, which is beyond `end` if the varint is incomplete."""
-    value = np.uint64(0)
-    shift = np.uint64(0)
-    while position < end and shift < np.uint64(64):
-        byte = np.uint64(buffer[position])
-        position += 1
-        value |= (byte & np.uint64(0x7F)) << shift
-        if byte < np.uint64(0x80):
-            if shift == np.uint64(63) and byte > np.uint64(1):  # more than 64 bits
-                break
-            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), position
-        shift += np.uint64(7)
-    return np.int64(0), end + 1
 
 
 @inlined
@@ -134,22 +118,22 @@ def decode_records(
     value_end = np.int64(value_offsets[row]) if wants_values else np.int64(0)
     for index in range(count):
         record_start = position
-        length, position = _read_varint(payload, position, end)
+        length, position = read_varint(payload, position, end)
         if position > end or length < _SMALLEST_BODY_BYTES or length > end - position:
             return index, record_start, row, row_bytes, BAD_RECORD
         if row >= row_capacity or (row > 0 and row_bytes + length > row_bytes_max):
             return index, record_start, row, row_bytes, FULL
         record_end = position + length
 
-        timestamp_delta, position = _read_varint(payload, position + 1, record_end)
-        offset_delta, position = _read_varint(payload, position, record_end)
-        key_length, position = _read_varint(payload, position, record_end)
+        timestamp_delta, position = read_varint(payload, position + 1, record_end)
+        offset_delta, position = read_varint(payload, position, record_end)
+        key_length, position = read_varint(payload, position, record_end)
         key_start = position
         if position > record_end or key_length > record_end - position:
             return index, record_start, row, row_bytes, BAD_RECORD
         if key_length > 0:
             position += key_length
-        value_length, position = _read_varint(payload, position, record_end)
+        value_length, position = read_varint(payload, position, record_end)
         value_start = position
         if position > record_end or value_length > record_end - position:
             return index, record_start, row, row_bytes, BAD_RECORD
@@ -197,16 +181,16 @@ def measure_headers(payload: Any, starts: Any, ends: Any, first_row: Any, end_ro
     value_bytes = np.int64(0)
     for row in range(first_row, end_row):
         end = ends[row]
-        announced, position = _read_varint(payload, starts[row], end)
+        announced, position = read_varint(payload, starts[row], end)
         if position > end or announced < 0:
             return count, name_bytes, value_bytes, BAD_HEADERS
         for _ in range(announced):
-            length, position = _read_varint(payload, position, end)
+            length, position = read_varint(payload, position, end)
             if position > end or length < 0 or length > end - position:
                 return count, name_bytes, value_bytes, BAD_HEADERS
             position += length
             name_bytes += length
-            length, position = _read_varint(payload, position, end)
+            length, position = read_varint(payload, position, end)
             if position > end or length > end - position:
                 return count, name_bytes, value_bytes, BAD_HEADERS
             if length > 0:
@@ -249,13 +233,13 @@ def copy_headers(
     value_end = np.int64(value_offsets[header])
     for row in range(first_row, end_row):
         end = ends[row]
-        announced, position = _read_varint(payload, starts[row], end)
+        announced, position = read_varint(payload, starts[row], end)
         for _ in range(announced):
-            length, position = _read_varint(payload, position, end)
+            length, position = read_varint(payload, position, end)
             copy_bytes(names, name_end, payload, position, length)
             position += length
             name_end += length
-            length, position = _read_varint(payload, position, end)
+            length, position = read_varint(payload, position, end)
             if length >= 0:
                 copy_bytes(values, value_end, payload, position, length)
                 _set_bit(value_validity, header)

@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.log.appender import LogAppender
 from penstock.log.batches import BatchAnomaly, headers
-from penstock.log.cleaning.cleaner import NO_DATA, CleaningOrder, CleaningResult, Replacement, discard
+from penstock.log.cleaning.cleaner import HASH_SEED_BYTES, NO_DATA, CleaningOrder, CleaningResult, Replacement, discard
 from penstock.log.cleaning.plan import Cleanable, SegmentFacts, SourceSegment, cleanable_part, first_dirty_offset
 from penstock.log.cleaning.swap import Sync, swap_segments
 from penstock.log.cleaning.transactions import AbortedEntry
@@ -113,7 +113,9 @@ class LogLifecycle:
             now_ms=now_ms,
         )
 
-    def cleaning_order(self, cleanable: Cleanable, *, keys_max: int, now_ms: int) -> CleaningOrder:
+    def cleaning_order(
+        self, cleanable: Cleanable, *, keys_max: int, now_ms: int, hash_seed: bytes = bytes(HASH_SEED_BYTES)
+    ) -> CleaningOrder:
         state = self._state
         end_offset = cleanable.end_offset
         sources = tuple(
@@ -136,6 +138,7 @@ class LogLifecycle:
                 for producer_id, entry in entries.items()
             },
             keys_max,
+            hash_seed,
         )
 
     def begin_swap(self, result: CleaningResult, now_ms: int) -> bool:

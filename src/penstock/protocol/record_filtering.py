@@ -9,8 +9,8 @@ Invariant: base offset, last offset, producer, epoch and sequence of a batch nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from penstock.core.errors import ProtocolError
 from penstock.protocol.compression import Compression, compress
@@ -23,18 +23,36 @@ from penstock.protocol.record_batch import (
     seal,
 )
 
+# The shortest record is its length, then one byte each for attributes, deltas, key, value and header count.
+SMALLEST_RECORD_BYTES: Final = 7
 
-class KeyedRecord(NamedTuple):
-    """A record of a decompressed payload: [start, end) are its bytes, with its length."""
+
+class StoredRecord(NamedTuple):
+    """The bytes [start, end) of a record in a decompressed payload, with its length."""
 
     start: int
     end: int
     body: int  # after the length
     timestamp_delta: int
     after_timestamp: int
+
+
+class KeyedRecord(NamedTuple):
+    """A record with what compaction must know of it."""
+
+    stored: StoredRecord
     offset_delta: int
     key: bytes | None
     has_value: bool
+
+
+class KeptRecords(NamedTuple):
+    """The records of a batch that stay."""
+
+    count: int
+    has_tombstones: bool
+    records: Callable[[], Sequence[StoredRecord]]
+    """Called only if the batch changes."""
 
 
 def keyed_records(payload: bytes | memoryview, count: int) -> Iterator[KeyedRecord]:
@@ -57,16 +75,15 @@ def keyed_records(payload: bytes | memoryview, count: int) -> Iterator[KeyedReco
             if at > end:
                 raise ProtocolError(f"the key of record {index} is longer than its record")
         value_length, _ = _varint(view, at, end)
-        yield KeyedRecord(
-            start, end, body, timestamp_delta, after_timestamp, offset_delta, key, has_value=value_length >= 0
-        )
+        stored = StoredRecord(start, end, body, timestamp_delta, after_timestamp)
+        yield KeyedRecord(stored, offset_delta, key, has_value=value_length >= 0)
         start = end
     if start != size:
         raise ProtocolError(f"{size - start} bytes are left after the last record of a batch")
 
 
 def with_records(
-    header: BatchHeader, payload: bytes | memoryview, kept: Sequence[KeyedRecord], delete_horizon_ms: int | None
+    header: BatchHeader, payload: bytes | memoryview, kept: Sequence[StoredRecord], delete_horizon_ms: int | None
 ) -> memoryview:
     """The batch with only these records. A delete horizon, if given, is set; one that the batch has, stays."""
     base_timestamp = header.base_timestamp
@@ -107,7 +124,7 @@ def without_records(header: BatchHeader) -> memoryview:
     return batch
 
 
-def _shifted(payload: bytes | memoryview, record: KeyedRecord, shift: int) -> bytes:
+def _shifted(payload: bytes | memoryview, record: StoredRecord, shift: int) -> bytes:
     """The record under another base timestamp."""
     body = (
         bytes(payload[record.body : record.body + 1])

@@ -255,9 +255,9 @@ def test_the_process_ends_with_its_broker(tmp_path: Path) -> None:
 
 _WAITING_CLEANER = """
 import time
-from penstock.broker import cleaning_process
-cleaning_process.clean = lambda order, fs: time.sleep(3600)
-cleaning_process.main()
+from penstock.cleaner import __main__ as cleaner
+cleaner.clean = lambda *arguments: time.sleep(3600)
+cleaner.main()
 """
 
 

@@ -15,7 +15,7 @@ it replaces, if need be empty: so the file itself tells which offsets it replace
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,7 +23,7 @@ from typing import Final
 from penstock.core import limits
 from penstock.core.ids import NO_PRODUCER_ID
 from penstock.log.batches import BatchAnomaly, header_flaw
-from penstock.log.cleaning.key_offsets import KeyOffsets
+from penstock.log.cleaning.key_offsets import KeyOffsets, NewestOffsets
 from penstock.log.cleaning.plan import SourceSegment, grouped
 from penstock.log.cleaning.transactions import AbortedEntry, ReadTransactions
 from penstock.log.filesystem import File, FileSystem, write_fully
@@ -46,6 +46,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 _READ_BYTES: Final = 1 << 20
 _WRITE_BYTES: Final = 1 << 20
 NO_DATA: Final = -1
+HASH_SEED_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class CleaningOrder:
     last_batches: dict[int, tuple[int, int]]
     """The last offset (NO_DATA if a marker was the last) and the epoch of each producer."""
     keys_max: int
+    hash_seed: bytes = bytes(HASH_SEED_BYTES)
+    """A secret, so that no client can choose keys that collide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,13 @@ class CleaningResult:
     bytes_written: int
 
 
-def clean(order: CleaningOrder, fs: FileSystem) -> CleaningResult:
+NewOffsets = Callable[[int], NewestOffsets]
+
+
+def clean(order: CleaningOrder, fs: FileSystem, new_offsets: NewOffsets = KeyOffsets) -> CleaningResult:
     """Writes the new segments, synced. Raises BatchAnomaly, naming the file, where a segment is damaged."""
-    offsets, clean_end = _newest_offsets(order, fs)
+    offsets = new_offsets(order.keys_max)
+    clean_end = _find_newest(order, fs, offsets)
     sources = [segment for segment in order.segments if segment.base_offset < clean_end]
     transactions = ReadTransactions(order.aborted, 0)
     replacements = []
@@ -117,9 +124,8 @@ def discard(directory: str, fs: FileSystem, *, except_offsets: Collection[int] =
                 fs.remove_file(f"{directory}/{name}")
 
 
-def _newest_offsets(order: CleaningOrder, fs: FileSystem) -> tuple[KeyOffsets, int]:
-    """The newest offset of each key in the dirty part, and the end of the part for which they are known."""
-    offsets = KeyOffsets(order.keys_max)
+def _find_newest(order: CleaningOrder, fs: FileSystem, offsets: NewestOffsets) -> int:
+    """Finds the newest offset of each key in the dirty part, and returns the end of the part that was read."""
     dirty = [segment for segment in order.segments if segment.end_offset > order.first_dirty_offset]
     transactions = ReadTransactions(order.aborted, dirty[0].base_offset if dirty else 0)
     for segment in dirty:
@@ -131,13 +137,9 @@ def _newest_offsets(order: CleaningOrder, fs: FileSystem) -> tuple[KeyOffsets, i
             if is_aborted or header.end_offset <= order.first_dirty_offset or header.records_count == 0:
                 continue
             if offsets.is_full:
-                return offsets, header.base_offset
-            base_offset = header.base_offset
-            payload = _payload(batch, header)
-            for record in keyed_records(payload, header.records_count):
-                if record.key is not None:
-                    offsets.put(record.key, base_offset + record.offset_delta)
-    return offsets, order.segments[-1].end_offset
+                return header.base_offset
+            offsets.add_records(_payload(batch, header), header.records_count, header.base_offset)
+    return order.segments[-1].end_offset
 
 
 @dataclass(slots=True)
@@ -180,7 +182,7 @@ class _GroupCleaner:
         order: CleaningOrder,
         fs: FileSystem,
         group: list[SourceSegment],
-        offsets: KeyOffsets,
+        offsets: NewestOffsets,
         clean_end: int,
         transactions: ReadTransactions,
     ) -> None:
@@ -254,30 +256,24 @@ class _GroupCleaner:
         if horizon is not None:
             return None if horizon <= self._order.now_ms else batch
         payload = _payload(batch, header)
-        return with_records(header, payload, list(keyed_records(payload, header.records_count)), self._new_horizon)
+        records = [record.stored for record in keyed_records(payload, header.records_count)]
+        return with_records(header, payload, records, self._new_horizon)
 
     def _filtered_records(self, batch: memoryview, header: BatchHeader) -> memoryview | None:
         payload = _payload(batch, header)
-        base_offset = header.base_offset
         horizon = header.delete_horizon_ms
-        tombstones_stay = horizon is None or self._order.now_ms < horizon
-        is_newest = self._offsets.is_newest
-        has_tombstones = False
-        kept = []
-        for record in keyed_records(payload, header.records_count):
-            if record.key is None or not is_newest(record.key, base_offset + record.offset_delta):
-                continue
-            if not record.has_value:
-                if not tombstones_stay:
-                    continue
-                has_tombstones = True
-            kept.append(record)
-        if not kept:
+        kept = self._offsets.kept_records(
+            payload,
+            header.records_count,
+            header.base_offset,
+            tombstones_stay=horizon is None or self._order.now_ms < horizon,
+        )
+        if kept.count == 0:
             return None
-        needs_horizon = has_tombstones and horizon is None
-        if len(kept) == header.records_count and not needs_horizon:
+        needs_horizon = kept.has_tombstones and horizon is None
+        if kept.count == header.records_count and not needs_horizon:
             return batch
-        return with_records(header, payload, kept, self._new_horizon if needs_horizon else None)
+        return with_records(header, payload, kept.records(), self._new_horizon if needs_horizon else None)
 
     @property
     def _new_horizon(self) -> int:
