@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from penstock.log.cleaning.cleaner import CleaningOrder, CleaningResult
 
-_DAMAGED: Final = 3  # the exit code for a log that cannot be cleaned
+_DISK_FAILED: Final = 4  # the exit code for a disk that failed or is full; others say that the log cannot be cleaned
 
 
 class CleaningFailed(Exception):
@@ -59,7 +59,7 @@ class CleaningProcess:
         if process.returncode != 0:
             raise CleaningFailed(
                 complaint.rpartition("\n")[2] or f"the cleaner ended with {process.returncode}",
-                may_succeed_later=process.returncode != _DAMAGED,
+                may_succeed_later=process.returncode == _DISK_FAILED or process.returncode < 0,
             )
         result: CleaningResult = pickle.loads(output)  # noqa: S301  from the process that was started above
         return result

@@ -21,8 +21,8 @@ from penstock.log.cleaning.cleaner import CleaningOrder, NewOffsets, clean
 from penstock.log.cleaning.key_offsets import KeyOffsets
 from penstock.log.filesystem import RealFileSystem
 
-FAILED: Final = 1
 DAMAGED: Final = 3
+DISK_FAILED: Final = 4  # which may have room later
 
 _NICENESS: Final = 10  # produce and fetch requests come first
 _KERNEL_BYTES_MIN: Final = 32 << 20
@@ -42,7 +42,7 @@ def main() -> int:
         return DAMAGED
     except OSError as error:
         print(f"{error.filename or order.directory}: {error.strerror}", file=sys.stderr)
-        return FAILED
+        return DISK_FAILED
     pickle.dump(result, sys.stdout.buffer)
     sys.stdout.buffer.flush()
     return 0
@@ -71,7 +71,7 @@ def _kernel_cache() -> str:
 def _end_with_the_broker() -> None:
     while os.read(sys.stdin.fileno(), 1):
         pass
-    os._exit(FAILED)
+    os._exit(1)
 
 
 if __name__ == "__main__":

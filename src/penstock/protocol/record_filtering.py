@@ -10,6 +10,7 @@ Invariant: base offset, last offset, producer, epoch and sequence of a batch nev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from penstock.core.errors import ProtocolError
@@ -46,7 +47,8 @@ class KeyedRecord(NamedTuple):
     has_value: bool
 
 
-class KeptRecords(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KeptRecords:
     """The records of a batch that stay."""
 
     count: int
@@ -97,7 +99,7 @@ def with_records(
         plain = b"".join(_shifted(payload, record, header.base_timestamp - base_timestamp) for record in kept)
     max_timestamp = header.max_timestamp
     if not header.uses_log_append_time:
-        max_timestamp = max(header.base_timestamp + record.timestamp_delta for record in kept)
+        max_timestamp = max(_int64(header.base_timestamp + record.timestamp_delta) for record in kept)
     stored = compress(Compression(header.compression), plain)
     changed = header._replace(
         batch_length=HEADER_BYTES - LOG_OVERHEAD + len(stored),
@@ -128,10 +130,15 @@ def _shifted(payload: bytes | memoryview, record: StoredRecord, shift: int) -> b
     """The record under another base timestamp."""
     body = (
         bytes(payload[record.body : record.body + 1])
-        + _encoded_varint(record.timestamp_delta + shift)
+        + _encoded_varint(_int64(record.timestamp_delta + shift))
         + bytes(payload[record.after_timestamp : record.end])
     )
     return _encoded_varint(len(body)) + body
+
+
+def _int64(value: int) -> int:
+    """As a sum of 64-bit integers wraps around: a producer may send any timestamp."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _varint(buffer: bytes, position: int, end: int) -> tuple[int, int]:

@@ -26,6 +26,7 @@ from penstock.log.batches import BatchAnomaly, header_flaw
 from penstock.log.cleaning.key_offsets import KeyOffsets, NewestOffsets
 from penstock.log.cleaning.plan import SourceSegment, grouped
 from penstock.log.cleaning.transactions import AbortedEntry, ReadTransactions
+from penstock.log.config import NEVER
 from penstock.log.filesystem import File, FileSystem, write_fully
 from penstock.log.index import OffsetIndex, TimeIndex
 from penstock.log.segment import (
@@ -277,7 +278,7 @@ class _GroupCleaner:
 
     @property
     def _new_horizon(self) -> int:
-        return self._order.now_ms + self._order.delete_retention_ms
+        return min(self._order.now_ms + self._order.delete_retention_ms, NEVER)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         if header.producer_id == NO_PRODUCER_ID:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from penstock.log.batches import BatchAnomaly
+from penstock.log.config import NEVER
 from penstock.log.partition_log import PartitionLog
 from penstock.protocol.compression import Compression
-from penstock.protocol.record_batch import DELETE_HORIZON_FLAG
+from penstock.protocol.record_batch import DELETE_HORIZON_FLAG, parse_header
 from tests.memory_filesystem import MemoryFileSystem
+from tests.record_batches import Record, encode_batch
 from tests.unit.log.cleaning.compacted_logs import (
     DAY_MS,
     DIRECTORY,
@@ -111,6 +113,24 @@ class TestTombstones:
         clean_again(log, fs, NOW_MS + DAY_MS)
         assert [key for _, key, _ in contents(log)] == ["b", "filler"]
         assert headers_of(log)[0].delete_horizon_ms == NOW_MS + DAY_MS
+
+    def test_the_longest_retention_there_is(self, fs: MemoryFileSystem, log: PartitionLog) -> None:
+        log.config = compacting(segment_bytes=100_000, delete_retention_ms=NEVER)
+        put(log, ("a", None), ("b", "1"), timestamp=-1)
+        seal(log)
+        assert compact(log, fs)
+        assert [(record.key, record.timestamp) for record in records_of(log)] == [(b"a", -1), (b"b", 0)]
+        (header,) = headers_of(log)
+        assert (header.delete_horizon_ms, header.max_timestamp) == (NEVER, 0)
+
+    def test_timestamps_that_wrap_around(self, fs: MemoryFileSystem, log: PartitionLog) -> None:
+        records = [Record(None, b"a", NEVER), Record(b"1", b"a", NEVER + 2), Record(b"1", b"b", NEVER + 5)]
+        batch = encode_batch(records, max_timestamp=NEVER)
+        append(log, (memoryview(batch), parse_header(batch)))
+        put(log, ("b", None))
+        seal(log)
+        assert compact(log, fs)
+        assert contents(log) == [(1, "a", "1"), (3, "b", None)]
 
     def test_a_newer_value_replaces_it_at_once(self, fs: MemoryFileSystem, log: PartitionLog) -> None:
         put(log, ("a", None))
