@@ -167,3 +167,22 @@ def test_the_descriptor_of_a_real_file_closes_with_its_last_reference(tmp_path: 
     del file
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
+
+
+def test_the_time_of_the_last_write(place: Place) -> None:
+    fs, root = place
+    with pytest.raises(FileNotFoundError):
+        fs.modified_ms(f"{root}/a")
+    fs.write_file(f"{root}/a", b"x", sync=False)
+    if isinstance(fs, MemoryFileSystem):
+        fs.clock_ms = 1_234_567
+    else:
+        os.utime(f"{root}/a", ns=(0, 1_234_567_890_000))
+    assert fs.modified_ms(f"{root}/a") == 1_234_567
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(IsADirectoryError):
+        RealFileSystem().write_file(f"{tmp_path}/a", b"x", sync=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

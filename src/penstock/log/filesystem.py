@@ -14,6 +14,7 @@ import fcntl
 import itertools
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -151,14 +152,19 @@ class RealFileSystem:
         temporary = f"{path}.{next(_temporary_numbers)}{TEMPORARY_SUFFIX}"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-            if sync:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.replace(temporary, path)
+            try:
+                rest = memoryview(content)
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+                if sync:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.replace(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
         if sync:
             self.sync_directory(os.path.dirname(path))
 

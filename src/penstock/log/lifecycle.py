@@ -165,7 +165,7 @@ class LogLifecycle:
         self._pending = next(self._swap, None)
         if self._pending is None:
             self._swap = None
-            self.cleaned_offset = max(self.cleaned_offset, self._swap_end)
+            self.cleaned_offset = self._swap_end
         return self._pending
 
     def complete_swap(self) -> None:

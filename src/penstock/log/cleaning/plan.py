@@ -72,7 +72,8 @@ def cleanable_part(
             break
         if config.min_compaction_lag_ms > 0 and segment.newest_ms() > now_ms - config.min_compaction_lag_ms:
             break
-        is_overdue = is_overdue or 0 < segment.oldest_ms() < now_ms - config.max_compaction_lag_ms
+        if not is_overdue and config.max_compaction_lag_ms < now_ms:
+            is_overdue = 0 < segment.oldest_ms() < now_ms - config.max_compaction_lag_ms
         dirty_bytes += segment.size
         end_offset = segment.end_offset
     if dirty_bytes == 0:

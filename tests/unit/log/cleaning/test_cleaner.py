@@ -269,6 +269,18 @@ def test_a_damaged_segment_is_not_cleaned(fs: MemoryFileSystem, log: PartitionLo
         clean_log(log, fs)
 
 
+def test_a_checkpoint_beyond_the_log_is_replaced(fs: MemoryFileSystem, log: PartitionLog) -> None:
+    """As of a log that was restored from a backup. Otherwise it would be dirty for ever."""
+    put(log, ("a", "1"))
+    put(log, ("a", "2"))
+    seal(log)
+    log.lifecycle.cleaned_offset = 1000
+    assert compact(log, fs)
+    assert contents(log) == [(1, "a", "2")]
+    assert log.lifecycle.cleaned_offset == 2
+    assert not compact(log, fs)
+
+
 def test_a_log_that_was_compacted_has_gaps_for_ever(fs: MemoryFileSystem, log: PartitionLog) -> None:
     put(log, ("a", "1"))
     put(log, ("a", "2"))

@@ -59,6 +59,13 @@ class TestWhenItIsDue:
             assert found is not None
             assert is_due(found, config) is due
 
+    def test_without_a_largest_age_no_file_is_read(self) -> None:
+        def read() -> int:
+            raise AssertionError("a file was read")
+
+        segments = [SegmentFacts(0, 10, 100, read, read), SegmentFacts(10, 20, 100, read, read)]
+        assert part(segments, LogConfig()) is not None
+
     def test_by_age(self) -> None:
         for lag_ms, due in ((100, False), (99, True)):
             config = LogConfig(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=lag_ms)
