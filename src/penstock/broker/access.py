@@ -7,46 +7,15 @@ derived from it. Must not know: principals, ACLs, and whether anything is refuse
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
-
-class AclResource(IntEnum):
-    """The protocol's numbers for the kinds of resource."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-
-    def __str__(self) -> str:
-        """Kafka's own spelling: `TransactionalId`."""
-        return self.name.title().replace("_", "")
-
-
-class AclOperation(IntEnum):
-    """The protocol's numbers for operations."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-    def __str__(self) -> str:
-        """Kafka's own spelling: `ClusterAction`."""
-        return self.name.title().replace("_", "")
+from penstock.core.acls import AclOperation, ResourceType
 
 
 class Grant(NamedTuple):
     """One operation on one kind of resource."""
 
-    resource: AclResource
+    resource: ResourceType
     operation: AclOperation
 
     def __str__(self) -> str:
@@ -65,5 +34,5 @@ class Requirement:
         return f"{grants} ({self.when})" if self.when else grants
 
 
-def needs(*any_of: tuple[AclResource, AclOperation], when: str = "") -> Requirement:
+def needs(*any_of: tuple[ResourceType, AclOperation], when: str = "") -> Requirement:
     return Requirement(tuple(Grant(*grant) for grant in any_of), when)

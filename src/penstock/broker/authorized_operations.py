@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.access import AclResource
 from penstock.broker.router import ROUTES
+from penstock.core.acls import ResourceType
 
 NOT_ASKED_FOR: Final = -(2**31)
 
 
-def _operations_on(resource: AclResource) -> int:
+def _operations_on(resource: ResourceType) -> int:
     """A bit for each operation that some API needs on this kind of resource, at the place of its number."""
     operations = {
         grant.operation
@@ -25,6 +25,6 @@ def _operations_on(resource: AclResource) -> int:
     return sum(1 << operation for operation in operations)
 
 
-ALL_TOPIC_OPERATIONS: Final = _operations_on(AclResource.TOPIC)
-ALL_CLUSTER_OPERATIONS: Final = _operations_on(AclResource.CLUSTER)
-ALL_GROUP_OPERATIONS: Final = _operations_on(AclResource.GROUP)
+ALL_TOPIC_OPERATIONS: Final = _operations_on(ResourceType.TOPIC)
+ALL_CLUSTER_OPERATIONS: Final = _operations_on(ResourceType.CLUSTER)
+ALL_GROUP_OPERATIONS: Final = _operations_on(ResourceType.GROUP)

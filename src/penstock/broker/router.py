@@ -11,7 +11,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.broker.access import AclOperation, AclResource, Requirement, needs
+from penstock.broker.access import Requirement, needs
+from penstock.core.acls import AclOperation, ResourceType
 from penstock.core.errors import ProtocolError
 from penstock.protocol.codec import reader, request_class, response_class, splicing_writer, writer
 from penstock.protocol.definitions.index import APIS
@@ -177,10 +178,10 @@ def _interleaved(out: bytearray, splices: list[tuple[int, Any]]) -> list[Chunk |
     return chunks
 
 
-_TOPIC: Final = AclResource.TOPIC
-_GROUP: Final = AclResource.GROUP
-_CLUSTER: Final = AclResource.CLUSTER
-_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
+_TOPIC: Final = ResourceType.TOPIC
+_GROUP: Final = ResourceType.GROUP
+_CLUSTER: Final = ResourceType.CLUSTER
+_TRANSACTIONAL_ID: Final = ResourceType.TRANSACTIONAL_ID
 
 _READ_TOPIC: Final = needs((_TOPIC, AclOperation.READ))
 _WRITE_TOPIC: Final = needs((_TOPIC, AclOperation.WRITE))

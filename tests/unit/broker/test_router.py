@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.broker.access import AclOperation as Op
-from penstock.broker.access import AclResource, needs
+from penstock.broker.access import needs
 from penstock.broker.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_GROUP_OPERATIONS, ALL_TOPIC_OPERATIONS
 from penstock.broker.router import ROUTES, Route
+from penstock.core.acls import AclOperation as Op
+from penstock.core.acls import ResourceType
 
 API_VERSIONS_KEY = 18
 
@@ -46,6 +47,6 @@ def test_operations_that_apis_need_are_those_that_kafka_knows_for_the_resource()
 
 def test_requirements_read_as_in_kafka_s_documentation() -> None:
     requirement = needs(
-        (AclResource.TRANSACTIONAL_ID, Op.WRITE), (AclResource.CLUSTER, Op.CLUSTER_ACTION), when="in a transaction"
+        (ResourceType.TRANSACTIONAL_ID, Op.WRITE), (ResourceType.CLUSTER, Op.CLUSTER_ACTION), when="in a transaction"
     )
     assert str(requirement) == "TransactionalId Write or Cluster ClusterAction (in a transaction)"
