@@ -33,6 +33,8 @@ from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
 from penstock.metadata.config_definition import names_without_effect
 from penstock.metadata.image import (
+    AclAdded,
+    AclRemoved,
     BrokerConfigChanged,
     BrokerImage,
     BrokerRegistered,
@@ -43,6 +45,8 @@ from penstock.metadata.image import (
     PartitionImage,
     PartitionsAdded,
     ProducerIdsAllocated,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
@@ -293,6 +297,8 @@ class Node:
                     self._reconfigure(image)
             case ProducerIdsAllocated() | BrokerRegistered():
                 pass
+            case AclAdded() | AclRemoved() | ScramCredentialSet() | ScramCredentialRemoved():
+                pass  # read from the image when a client authenticates or asks
 
     def remove_later(self, path: str) -> None:
         """Removes files in the background: a large topic takes long. The next start removes what is left."""

@@ -60,3 +60,7 @@ STRAY_DIRECTORY_KEPT_MS: Final = 7 * 24 * 3600 * 1000
 
 # Threads that sync logs when a broker stops.
 SYNC_THREADS_MAX: Final = 16
+
+# ACLs of the cluster, about 700 bytes each, and users with a SCRAM credential.
+ACLS_MAX: Final = 100_000
+SCRAM_CREDENTIALS_MAX: Final = 100_000

@@ -1,13 +1,18 @@
 """Durable changes of the cluster image as JSON values, for a store to keep.
 
+ACLs and SCRAM credentials have the fields of Kafka's own records.
+
 Strict: `decode_change` raises ValueError for every record that it does not recognise. A record must never be skipped
 because it was not understood.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from typing import Any, cast
 
+from penstock.core.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourcePattern, ResourceType
+from penstock.core.credentials import ScramCredential, ScramMechanism
 from penstock.core.ids import (
     BrokerId,
     LeaderEpoch,
@@ -19,12 +24,16 @@ from penstock.core.ids import (
     uuid_text,
 )
 from penstock.metadata.image import (
+    AclAdded,
+    AclRemoved,
     BrokerConfigChanged,
     DurableChange,
     PartitionChanged,
     PartitionImage,
     PartitionsAdded,
     ProducerIdsAllocated,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
@@ -67,6 +76,32 @@ def encode_change(change: DurableChange) -> Record:
             return {"type": "broker_config_changed", "broker_id": broker_id, "configs": dict(configs)}
         case ProducerIdsAllocated(next_producer_id):
             return {"type": "producer_ids_allocated", "next_producer_id": next_producer_id}
+        case AclAdded(acl_id, binding):
+            return {
+                "type": "access_control_entry",
+                "id": uuid_text(acl_id),
+                "resource_type": int(binding.pattern.resource_type),
+                "resource_name": binding.pattern.name,
+                "pattern_type": int(binding.pattern.pattern_type),
+                "principal": binding.principal,
+                "host": binding.host,
+                "operation": int(binding.operation),
+                "permission_type": int(binding.permission),
+            }
+        case AclRemoved(acl_id):
+            return {"type": "remove_access_control_entry", "id": uuid_text(acl_id)}
+        case ScramCredentialSet(user, credential):
+            return {
+                "type": "user_scram_credential",
+                "name": user,
+                "mechanism": int(credential.mechanism),
+                "salt": b64encode(credential.salt).decode(),
+                "stored_key": b64encode(credential.stored_key).decode(),
+                "server_key": b64encode(credential.server_key).decode(),
+                "iterations": credential.iterations,
+            }
+        case ScramCredentialRemoved(user, mechanism):
+            return {"type": "remove_user_scram_credential", "name": user, "mechanism": int(mechanism)}
 
 
 def decode_change(record: object) -> DurableChange:
@@ -104,6 +139,14 @@ def decode_change(record: object) -> DurableChange:
                 return BrokerConfigChanged(named, _configs(record["configs"]))
             case "producer_ids_allocated":
                 return ProducerIdsAllocated(ProducerId(_number(record["next_producer_id"])))
+            case "access_control_entry":
+                return AclAdded(uuid_bytes(_text(record["id"])), _binding(record))
+            case "remove_access_control_entry":
+                return AclRemoved(uuid_bytes(_text(record["id"])))
+            case "user_scram_credential":
+                return ScramCredentialSet(_text(record["name"]), _credential(record))
+            case "remove_user_scram_credential":
+                return ScramCredentialRemoved(_text(record["name"]), ScramMechanism(_number(record["mechanism"])))
     except KeyError as error:
         raise ValueError(f"a change of type {kind!r} lacks {error}") from None
     raise ValueError(f"a change of the unknown type {kind!r}")
@@ -129,6 +172,30 @@ def _decode_partitions(records: object) -> tuple[PartitionImage, ...]:
             isr=_broker_ids(record["isr"]),
         )
         for record in cast("list[Record]", _list_of(dict, records))
+    )
+
+
+def _binding(record: Record) -> AclBinding:
+    return AclBinding(
+        ResourcePattern(
+            ResourceType(_number(record["resource_type"])),
+            _text(record["resource_name"]),
+            PatternType(_number(record["pattern_type"])),
+        ),
+        _text(record["principal"]),
+        _text(record["host"]),
+        AclOperation(_number(record["operation"])),
+        AclPermission(_number(record["permission_type"])),
+    )
+
+
+def _credential(record: Record) -> ScramCredential:
+    return ScramCredential(
+        ScramMechanism(_number(record["mechanism"])),
+        _number(record["iterations"]),
+        salt=b64decode(_text(record["salt"]), validate=True),
+        stored_key=b64decode(_text(record["stored_key"]), validate=True),
+        server_key=b64decode(_text(record["server_key"]), validate=True),
     )
 
 

@@ -1,15 +1,17 @@
-"""The cluster image: brokers, topics, partitions and settings as committed changes describe them.
+"""The cluster image: brokers, topics, partitions, settings, users and ACLs as committed changes describe them.
 
 The values (`PartitionImage`, `TopicImage`, `BrokerImage`) are immutable. `ClusterImage` is not: it has one owner, its
 metadata store, and `apply` changes it in place, so that a change costs what it touches and not the size of the cluster.
 Everything else reads it; `version` tells whether it has changed since the last look.
 
-Must not know how changes are decided (`topics.py`, `config_changes.py`) or stored (`store.py`).
+Must not know how changes are decided (`topics.py`, `config_changes.py`, `acl_changes.py`, `user_changes.py`) or stored
+(`store.py`), nor what an ACL allows (`security/authorizer.py`).
 
 Invariants:
 - `topics` and `topics_by_id` hold the same `TopicImage` objects, and no two names collide (`collision_key`).
 - `partitions[i].index == i`; partitions are only ever added, at the end.
 - `next_producer_id` never goes back.
+- `acls` and `acl_ids` are each other's inverse: no ACL is there twice.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from penstock.core.acls import AclBinding
+from penstock.core.credentials import ScramCredential, ScramMechanism
 from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
 
 
@@ -121,6 +125,37 @@ class ProducerIdsAllocated:
     next_producer_id: ProducerId
 
 
+@dataclass(frozen=True, slots=True)
+class AclAdded:
+    """Kafka's AccessControlEntryRecord."""
+
+    acl_id: bytes
+    binding: AclBinding
+
+
+@dataclass(frozen=True, slots=True)
+class AclRemoved:
+    """Kafka's RemoveAccessControlEntryRecord."""
+
+    acl_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialSet:
+    """Kafka's UserScramCredentialRecord: new, or instead of the user's earlier one of the same mechanism."""
+
+    user: str
+    credential: ScramCredential
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialRemoved:
+    """Kafka's RemoveUserScramCredentialRecord."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
 DurableChange = (
     TopicCreated
     | TopicDeleted
@@ -129,6 +164,10 @@ DurableChange = (
     | TopicConfigChanged
     | BrokerConfigChanged
     | ProducerIdsAllocated
+    | AclAdded
+    | AclRemoved
+    | ScramCredentialSet
+    | ScramCredentialRemoved
 )
 Change = DurableChange | BrokerRegistered
 
@@ -147,10 +186,13 @@ class ClusterImage:
 
     __slots__ = (
         "_names_by_collision_key",
+        "acl_ids",
+        "acls",
         "brokers",
         "cluster_id",
         "dynamic_broker_configs",
         "next_producer_id",
+        "scram_credentials",
         "topics",
         "topics_by_id",
         "version",
@@ -163,6 +205,9 @@ class ClusterImage:
         self.topics_by_id: dict[TopicId, TopicImage] = {}
         self.dynamic_broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
         self.next_producer_id = ProducerId(0)
+        self.acls: dict[bytes, AclBinding] = {}
+        self.acl_ids: dict[AclBinding, bytes] = {}
+        self.scram_credentials: dict[tuple[str, ScramMechanism], ScramCredential] = {}
         self.version = 0
         self._names_by_collision_key: dict[str, TopicName] = {}
 
@@ -174,6 +219,9 @@ class ClusterImage:
         copied.topics_by_id = dict(self.topics_by_id)
         copied.dynamic_broker_configs = dict(self.dynamic_broker_configs)
         copied.next_producer_id = self.next_producer_id
+        copied.acls = dict(self.acls)
+        copied.acl_ids = dict(self.acl_ids)
+        copied.scram_credentials = dict(self.scram_credentials)
         copied.version = self.version
         copied._names_by_collision_key = dict(self._names_by_collision_key)
         return copied
@@ -220,6 +268,17 @@ class ClusterImage:
                 if next_producer_id < self.next_producer_id:
                     raise InvalidChange(f"producer ids would go back to {next_producer_id}")
                 self.next_producer_id = next_producer_id
+            case AclAdded(acl_id, binding):
+                self._add_acl(acl_id, binding)
+            case AclRemoved(acl_id):
+                if acl_id not in self.acls:
+                    raise InvalidChange(f"there is no ACL with the id {acl_id.hex()}")
+                del self.acl_ids[self.acls.pop(acl_id)]
+            case ScramCredentialSet(user, credential):
+                self.scram_credentials[user, credential.mechanism] = credential
+            case ScramCredentialRemoved(user, mechanism):
+                if self.scram_credentials.pop((user, mechanism), None) is None:
+                    raise InvalidChange(f"the user {user!r} has no credential for {mechanism}")
         self.version += 1
 
     def live_changes(self) -> list[DurableChange]:
@@ -230,6 +289,8 @@ class ClusterImage:
         )
         if self.next_producer_id:
             changes.append(ProducerIdsAllocated(self.next_producer_id))
+        changes.extend(AclAdded(acl_id, binding) for acl_id, binding in self.acls.items())
+        changes.extend(ScramCredentialSet(user, credential) for (user, _), credential in self.scram_credentials.items())
         return changes
 
     def _topic(self, topic_id: TopicId) -> TopicImage:
@@ -268,6 +329,12 @@ class ClusterImage:
         after = replace(before, leader=change.leader, leader_epoch=change.leader_epoch, isr=change.isr)
         partitions = (*topic.partitions[:index], after, *topic.partitions[index + 1 :])
         self._replace(replace(topic, partitions=partitions))
+
+    def _add_acl(self, acl_id: bytes, binding: AclBinding) -> None:
+        if acl_id in self.acls or binding in self.acl_ids:
+            raise InvalidChange(f"the ACL {acl_id.hex()} exists already")
+        self.acls[acl_id] = binding
+        self.acl_ids[binding] = acl_id
 
     def _configure_broker(self, broker_id: BrokerId | None, configs: Mapping[str, str]) -> None:
         if configs:

@@ -11,6 +11,7 @@ Invariants:
 - What `append` returned from is on disk, whole. What it failed on is not: a partly written line is cut off again.
 - After a failed fsync, or once its file was moved or deleted, the journal accepts nothing more.
 - One process at a time has the directory: it is locked for as long as the journal is open.
+- Only its owner can read the journal: it holds the keys of SCRAM users, by which a reader could pose as the broker.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ JOURNAL: Final = "metadata.journal"
 JOURNAL_FORMAT: Final = 1
 COMPACTION_BYTES_MIN: Final = 64 * 1024
 COMPACTION_GROWTH: Final = 4
+_OWNER_ONLY: Final = 0o600
 
 
 class StoreError(Exception):
@@ -91,6 +93,8 @@ class LocalJournal:
         path = directory / JOURNAL
         journal_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
+            if os.fstat(journal_fd).st_mode & 0o077:  # written by an earlier version, or copied
+                os.fchmod(journal_fd, _OWNER_ONLY)
             content = path.read_bytes()
             try:
                 values, valid_bytes = decode_lines(content)
@@ -310,7 +314,7 @@ def _put_in_place(path: Path, content: bytes) -> int:
     The rename is atomic, but on disk only once the directory has been flushed, which is the caller's.
     """
     temporary = path.with_name(path.name + ".tmp")
-    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _OWNER_ONLY)
     try:
         _write_all(fd, content, 0)
         os.fsync(fd)

@@ -1,20 +1,20 @@
 """The wire client's settings: validated once, in a form that can be pickled to Spark tasks.
 
-Owns the setting names that the wire client accepts (Kafka's, and for certificates also librdkafka's) and the parser of
-`sasl.jaas.config`. It must never know sockets.
+Owns the setting names that the wire client accepts (Kafka's, and for certificates also librdkafka's). It must never
+know sockets.
 
 Invariants: every accepted setting has an effect; no `repr` and no error message contains a secret.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.core.addresses import parse_bootstrap_servers
 from penstock.core.errors import InvalidClientSetting
+from penstock.core.jaas import MalformedJaas, parse_jaas
 from penstock.security.sasl import MECHANISMS
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -224,27 +224,18 @@ def _sasl(values: Mapping[str, str]) -> SaslSettings:
     return SaslSettings(mechanism, username, password)
 
 
-_JAAS: Final = re.compile(
-    r"(?P<module>[\w.$]+)\s+(?P<flag>\w+)(?P<options>(?:\s+\w+\s*=\s*(?:\"(?:\\.|[^\"\\])*\"|[^\s\";]+))*)\s*;\s*",
-    re.DOTALL,
-)
-_JAAS_OPTION: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:\\.|[^\"\\])*)\"|([^\s\";]+))", re.DOTALL)
 _JAAS_EXPECTED: Final = 'expected org.apache.kafka...LoginModule required username="..." password="...";'
 
 
 def _jaas_credentials(text: str, mechanism: str) -> tuple[str, str]:
     """Error messages never contain the text, which includes the password."""
-    match = _JAAS.fullmatch(text)
-    if match is None:
-        raise InvalidClientSetting(f"sasl.jaas.config cannot be parsed: {_JAAS_EXPECTED}")
-    module = match["module"].rpartition(".")[2]
+    try:
+        module, options = parse_jaas(text)
+    except MalformedJaas:
+        raise InvalidClientSetting(f"sasl.jaas.config cannot be parsed: {_JAAS_EXPECTED}") from None
     wanted = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
     if module != wanted:
         raise InvalidClientSetting(f"sasl.jaas.config: sasl.mechanism={mechanism} requires {wanted}, not {module}")
-    options = {
-        name: re.sub(r"\\(.)", r"\1", quoted) if quoted or not bare else bare
-        for name, quoted, bare in _JAAS_OPTION.findall(match["options"])
-    }
     if "username" not in options or "password" not in options:
         raise InvalidClientSetting(f"sasl.jaas.config has no username or no password: {_JAAS_EXPECTED}")
     return options["username"], options["password"]

@@ -4,9 +4,13 @@ import json
 
 import pytest
 
+from penstock.core.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourcePattern, ResourceType
+from penstock.core.credentials import ScramCredential, ScramMechanism
 from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicName
 from penstock.metadata.change_records import decode_change, encode_change
 from penstock.metadata.image import (
+    AclAdded,
+    AclRemoved,
     BrokerConfigChanged,
     BrokerImage,
     BrokerRegistered,
@@ -17,6 +21,8 @@ from penstock.metadata.image import (
     PartitionChanged,
     PartitionsAdded,
     ProducerIdsAllocated,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
@@ -25,6 +31,19 @@ from penstock.metadata.image import (
 from tests.unit.metadata.images import created, image_with_brokers, partition, topic_id
 
 ORDERS = TopicName("orders")
+READ_ORDERS = AclBinding(
+    ResourcePattern(ResourceType.TOPIC, "ord", PatternType.PREFIXED),
+    "User:alice",
+    "10.0.0.1",
+    AclOperation.READ,
+    AclPermission.ALLOW,
+)
+NO_GROUPS = READ_ORDERS._replace(
+    pattern=ResourcePattern(ResourceType.GROUP, "*"), operation=AclOperation.ALL, permission=AclPermission.DENY
+)
+SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
+ALICE_256 = ScramCredential(SHA_256, 4096, b"salt", stored_key=b"\x00stored", server_key=b"\xffserver")
+ALICE_512 = ScramCredential(SHA_512, 8192, b"salt", stored_key=b"stored", server_key=b"server")
 EVERY_KIND: list[DurableChange] = [
     created("orders", 1, 2, {"retention.ms": "5"}),
     created("payments", 2),
@@ -35,6 +54,12 @@ EVERY_KIND: list[DurableChange] = [
     BrokerConfigChanged(BrokerId(1), {"message.max.bytes": "9"}),
     ProducerIdsAllocated(ProducerId(1000)),
     TopicDeleted(topic_id(2)),
+    AclAdded(bytes(15) + b"1", READ_ORDERS),
+    AclAdded(bytes(15) + b"2", NO_GROUPS),
+    AclRemoved(bytes(15) + b"2"),
+    ScramCredentialSet("alice", ALICE_256),
+    ScramCredentialSet("alice", ALICE_512),
+    ScramCredentialRemoved("alice", SHA_512),
 ]
 
 
@@ -63,6 +88,21 @@ def test_changes_add_up() -> None:
     assert image.dynamic_configs_of(BrokerId(2)) == {}
     assert image.next_producer_id == 1000
     assert image.controller_id == 1
+    assert image.acls == {bytes(15) + b"1": READ_ORDERS}
+    assert image.acl_ids == {READ_ORDERS: bytes(15) + b"1"}
+    assert image.scram_credentials == {("alice", SHA_256): ALICE_256}
+
+
+def test_a_copy_is_equal_and_does_not_follow() -> None:
+    image = image_after(*EVERY_KIND)
+    copied = image.copy()
+    assert (copied.acls, copied.acl_ids) == (image.acls, image.acl_ids)
+    assert copied.scram_credentials == image.scram_credentials
+    copied.apply(AclRemoved(bytes(15) + b"1"))
+    copied.apply(ScramCredentialRemoved("alice", SHA_256))
+    assert image.acls
+    assert image.acl_ids
+    assert image.scram_credentials
 
 
 def test_the_version_tells_that_something_changed() -> None:
@@ -79,6 +119,8 @@ def test_the_live_changes_lead_to_the_same_image() -> None:
     assert again.topics_by_id == image.topics_by_id
     assert again.dynamic_broker_configs == image.dynamic_broker_configs
     assert again.next_producer_id == image.next_producer_id
+    assert (again.acls, again.acl_ids) == (image.acls, image.acl_ids)
+    assert again.scram_credentials == image.scram_credentials
 
 
 def test_an_emptied_broker_configuration_is_no_longer_alive() -> None:
@@ -103,13 +145,20 @@ def test_an_emptied_broker_configuration_is_no_longer_alive() -> None:
         leadership(1, 0, leader=1, epoch=1, isr=(1, 2)),
         TopicConfigChanged(topic_id(9), {}),
         ProducerIdsAllocated(ProducerId(999)),
+        AclAdded(bytes(15) + b"1", NO_GROUPS),
+        AclAdded(bytes(15) + b"9", READ_ORDERS),
+        AclRemoved(bytes(15) + b"2"),
+        ScramCredentialRemoved("alice", SHA_512),
+        ScramCredentialRemoved("bob", SHA_256),
     ],
 )
 def test_a_change_that_does_not_fit_is_refused_and_changes_nothing(change: DurableChange) -> None:
     image = image_after(*EVERY_KIND)
     version, topics = image.version, dict(image.topics)
+    security = (dict(image.acls), dict(image.acl_ids), dict(image.scram_credentials))
     with pytest.raises(InvalidChange):
         image.apply(change)
+    assert (image.acls, image.acl_ids, image.scram_credentials) == security
     assert (image.version, image.topics, image.next_producer_id) == (version, topics, 1000)
 
 
@@ -145,6 +194,13 @@ def test_changes_survive_json(change: DurableChange) -> None:
         {"type": "broker_config_changed", "broker_id": None, "configs": []},
         {"type": "partitions_added", "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [1]},
         {"type": "partitions_added", "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [{"index": 1}]},
+        encode_change(EVERY_KIND[9]) | {"operation": 99},
+        encode_change(EVERY_KIND[9]) | {"permission_type": "ALLOW"},
+        encode_change(EVERY_KIND[9]) | {"id": "short"},
+        encode_change(EVERY_KIND[9]) | {"host": None},
+        encode_change(EVERY_KIND[12]) | {"mechanism": 3},
+        encode_change(EVERY_KIND[12]) | {"salt": "?"},
+        {"type": "user_scram_credential", "name": "alice", "mechanism": 1},
     ],
 )
 def test_what_is_not_a_change_is_refused(record: object) -> None:

@@ -55,6 +55,21 @@ def journal(tmp_path: Path) -> Iterator[LocalJournal]:
     opened.close()
 
 
+def test_only_the_owner_can_read_the_journal(tmp_path: Path) -> None:
+    """It holds the keys of SCRAM users."""
+    path = tmp_path / JOURNAL
+    open_store(tmp_path).close()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)  # as an earlier version made it
+    journal = open_store(tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    journal.append([BrokerConfigChanged(None, {"message.max.bytes": "9" * 2 * COMPACTION_BYTES_MIN})])
+    journal.compact([])
+    journal.close()
+    assert path.stat().st_size < COMPACTION_BYTES_MIN, "the file was replaced"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def state(image: ClusterImage) -> tuple[object, ...]:
     return image.cluster_id, image.topics, image.topics_by_id, image.dynamic_broker_configs, image.next_producer_id
 
