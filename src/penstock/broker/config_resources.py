@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.core.acls import AclOperation
 from penstock.core.ids import BrokerId, TopicName
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.image import (
@@ -24,7 +25,8 @@ from penstock.metadata.topics import validate_topic_name
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
-    from penstock.broker.node import Node
+    from penstock.broker.access import Access
+    from penstock.broker.request_context import RequestContext
 
 
 class ResourceType(IntEnum):
@@ -81,19 +83,30 @@ def unsupported(resource_type: int) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, f"There is no kind of resource with the number {resource_type}.")
 
 
+def check_access(access: Access, operation: AclOperation, resource: ConfigResource) -> None:
+    """Settings of a topic need the topic, all others the cluster."""
+    if resource.type == ResourceType.TOPIC:
+        access.check_topic(operation, resource.name)
+    elif resource.type == ResourceType.GROUP:
+        access.check_group(operation, resource.name)
+    else:
+        access.check_cluster(operation)
+
+
 def alter_configs(
-    node: Node,
+    context: RequestContext,
     wanted: Sequence[tuple[ConfigResource, NewConfigs]],
     on_done: Callable[[list[BrokerError | None]], None],
     *,
     validate_only: bool,
 ) -> None:
     """Proposes one request's changes together, so that they share one fsync. Tells one outcome per resource."""
+    node = context.node
     outcomes: list[BrokerError | None] = []
 
     def decide(image: ClusterImage) -> list[DurableChange]:
         nonlocal outcomes
-        outcomes, changes = _decide(wanted, image, node.broker_id, node.config_in(image))
+        outcomes, changes = _decide(wanted, image, context, node.config_in(image))
         return [] if validate_only else changes
 
     def decided(failure: BrokerError | None) -> None:
@@ -108,7 +121,7 @@ def alter_configs(
 def _decide(
     wanted: Sequence[tuple[ConfigResource, NewConfigs]],
     image: ClusterImage,
-    this_broker: BrokerId,
+    context: RequestContext,
     broker_config: BrokerConfig,
 ) -> tuple[list[BrokerError | None], list[DurableChange]]:
     times_named = Counter(resource for resource, _ in wanted)
@@ -120,7 +133,8 @@ def _decide(
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each resource may be named once only.")
             if resource == (ResourceType.TOPIC, ""):
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Settings for all topics are the broker's to have.")
-            settings = configs_of(resource, image, this_broker)
+            check_access(context.access, AclOperation.ALTER_CONFIGS, resource)
+            settings = configs_of(resource, image, context.node.broker_id)
             configs = new_configs(settings, broker_config)
             if settings.topic is not None:
                 changes.append(TopicConfigChanged(settings.topic.topic_id, configs))

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.access import Access
 from penstock.broker.appends import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
@@ -57,6 +58,7 @@ from penstock.metadata.topic_config import TopicConfig
 from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
 from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, is_internal
 from penstock.protocol.error_codes import BrokerError
+from penstock.security.authorizer import Authorizer, Client
 
 if TYPE_CHECKING:
     from penstock.broker.groups.coordinator import GroupCoordinator
@@ -97,6 +99,7 @@ class Node:
         self._static_config = config
         self.config = config
         self._use_dynamic_config()
+        self.authorizer = authorizer_of(self.config, self.image)
         self.producer_ids = ProducerIds(store)
         self.fetch_sessions = FetchSessionCache(
             self.config.max_incremental_fetch_session_cache_slots,
@@ -153,6 +156,10 @@ class Node:
             return None
         partitions = self.topics.topic(place.topic).partitions
         return partitions[place.partition] if place.partition < len(partitions) else None
+
+    def access_of(self, principal: str, host: str) -> Access:
+        """What a client may do that authenticated as this principal, from this address."""
+        return Access(self.authorizer, Client(principal, host))
 
     # Files that were moved or deleted
 
@@ -297,8 +304,14 @@ class Node:
                     self._reconfigure(image)
             case ProducerIdsAllocated() | BrokerRegistered():
                 pass
-            case AclAdded() | AclRemoved() | ScramCredentialSet() | ScramCredentialRemoved():
-                pass  # read from the image when a client authenticates or asks
+            case ScramCredentialSet() | ScramCredentialRemoved():
+                pass  # read from the image when a client authenticates
+            case AclAdded(_, binding):
+                if self.authorizer is not None:
+                    self.authorizer.add(binding)
+            case AclRemoved():
+                if self.authorizer is not None:
+                    self.authorizer.replace(self.image.acls.values())
 
     def remove_later(self, path: str) -> None:
         """Removes files in the background: a large topic takes long. The next start removes what is left."""
@@ -419,4 +432,15 @@ def log_config(topic: str, config: TopicConfig, broker: BrokerConfig) -> LogConf
         min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
         min_compaction_lag_ms=config.min_compaction_lag_ms,
         max_compaction_lag_ms=config.max_compaction_lag_ms,
+    )
+
+
+def authorizer_of(config: BrokerConfig, image: ClusterImage) -> Authorizer | None:
+    """None where no authorizer is configured: everything is allowed, as in Kafka."""
+    if not config.authorizer_class_name:
+        return None
+    return Authorizer(
+        image.acls.values(),
+        super_users=config.super_users,
+        allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
     )

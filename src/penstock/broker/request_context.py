@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.protocol.error_codes import BrokerError, ErrorCode
+
 if TYPE_CHECKING:
+    from penstock.broker.access import Access
     from penstock.broker.node import Node
     from penstock.metadata.image import BrokerImage, Endpoint
 
@@ -22,6 +25,11 @@ class ClientConnection(Protocol):
         """The name of the listener that the client connected to."""
         ...
 
+    @property
+    def access(self) -> Access:
+        """What the client may do."""
+        ...
+
     def hang_up(self, reason: str) -> None:
         """Closes the connection once the answers to earlier requests have left."""
         ...
@@ -37,6 +45,17 @@ class RequestContext:
         self.api_version = api_version
         self.client_id = client_id
         self.connection = connection
+
+    @property
+    def access(self) -> Access:
+        return self.connection.access
+
+    def check_authorizer(self) -> None:
+        """Raises SECURITY_DISABLED where no authorizer is configured: ACLs would have no effect."""
+        if self.node.authorizer is None:
+            raise BrokerError(
+                ErrorCode.SECURITY_DISABLED, "No authorizer is configured on the broker; set authorizer.class.name."
+            )
 
     @property
     def client_host(self) -> str:

@@ -30,7 +30,7 @@ Handler = Callable[[Any, "RequestContext"], Any]
 class Route:
     """One API: its versions, its codec for each of them, its handler, and what the handler needs and does.
 
-    `access`: what a client must be allowed, each requirement where it applies. Nothing checks it yet.
+    `access`: what a client must be allowed, each requirement where it applies. The handler checks it.
     `may_park`: whether the answer may wait for something other than the disk: time, replicas, or other clients.
     `counts_own_errors`: the handler counts the errors of its answers. For all other APIs the answer is searched for
     them, which would cost too much for every produce and fetch.
@@ -191,6 +191,7 @@ _READ_GROUP: Final = needs((_GROUP, AclOperation.READ))
 _DESCRIBE_GROUP: Final = needs((_GROUP, AclOperation.DESCRIBE))
 _DELETE_GROUP: Final = needs((_GROUP, AclOperation.DELETE))
 _DESCRIBE_CLUSTER: Final = needs((_CLUSTER, AclOperation.DESCRIBE))
+_ALTER_CLUSTER: Final = needs((_CLUSTER, AclOperation.ALTER))
 _WRITE_TRANSACTIONAL_ID: Final = needs((_TRANSACTIONAL_ID, AclOperation.WRITE))
 _DESCRIBE_TRANSACTIONAL_ID: Final = needs((_TRANSACTIONAL_ID, AclOperation.DESCRIBE))
 
@@ -261,6 +262,9 @@ ROUTES: Final = (
           notes="the transaction version from 2"),
     Route(28, "txn_offset_commit", 0, 5, access=(_WRITE_TRANSACTIONAL_ID, _READ_GROUP, _READ_TOPIC),
           notes="the member from 3; joins the transaction by itself from 5"),
+    Route(29, "describe_acls", 1, 3, access=(_DESCRIBE_CLUSTER,), notes="SECURITY_DISABLED without an authorizer"),
+    Route(30, "create_acls", 1, 3, access=(_ALTER_CLUSTER,), notes="SECURITY_DISABLED without an authorizer"),
+    Route(31, "delete_acls", 1, 3, access=(_ALTER_CLUSTER,), notes="SECURITY_DISABLED without an authorizer"),
     Route(32, "describe_configs", 1, 4, access=_configs_of_any_kind(AclOperation.DESCRIBE_CONFIGS),
           notes="settings of topics and brokers only"),
     Route(33, "alter_configs", 0, 2, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS),
@@ -271,14 +275,18 @@ ROUTES: Final = (
     Route(44, "incremental_alter_configs", 0, 1, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS),
           notes="settings of topics and brokers only"),
     Route(47, "offset_delete", 0, 0, access=(_DELETE_GROUP, _READ_TOPIC)),
-    Route(60, "describe_cluster", 0, 2, access=(_DESCRIBE_CLUSTER,), notes="no broker is ever fenced"),
+    Route(50, "describe_user_scram_credentials", 0, 0, access=(_DESCRIBE_CLUSTER,)),
+    Route(51, "alter_user_scram_credentials", 0, 0, access=(_ALTER_CLUSTER,)),
+    Route(60, "describe_cluster", 0, 2,
+          access=(needs((_CLUSTER, AclOperation.DESCRIBE), when="authorized operations"),),
+          notes="no broker is ever fenced"),
     Route(61, "describe_producers", 0, 0, access=(_READ_TOPIC,)),
     Route(65, "describe_transactions", 0, 0, access=(_DESCRIBE_TRANSACTIONAL_ID, _DESCRIBE_TOPIC)),
     Route(66, "list_transactions", 0, 2, access=(_DESCRIBE_TRANSACTIONAL_ID,),
           notes="a duration from 1, a pattern from 2"),
     Route(68, "consumer_group_heartbeat", 0, 1,
           access=(_READ_GROUP, needs((_TOPIC, AclOperation.DESCRIBE), when="topics subscribed to")),
-          notes="the member's own id and a pattern from 1"),
+          notes="the member's own id and a pattern from 1; a pattern needs DESCRIBE of all topics"),
     Route(69, "consumer_group_describe", 0, 1, access=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC)),
     Route(74, "list_config_resources", 0, 1, access=(needs((_CLUSTER, AclOperation.DESCRIBE_CONFIGS)),),
           notes="no client metrics, the only kind of version 0"),

@@ -54,6 +54,12 @@ class TopicTable:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
         return topic
 
+    def name_of(self, topic_id: bytes) -> str:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id.hex()}.")
+        return topic.name
+
     def partition(self, name: str, index: int) -> Partition:
         return _partition(self.topic(name), index)
 

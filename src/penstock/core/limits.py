@@ -64,3 +64,5 @@ SYNC_THREADS_MAX: Final = 16
 # ACLs of the cluster, about 700 bytes each, and users with a SCRAM credential.
 ACLS_MAX: Final = 100_000
 SCRAM_CREDENTIALS_MAX: Final = 100_000
+# What a connection remembers of the decisions about its client; a client uses few names.
+ACCESS_DECISIONS_REMEMBERED_MAX: Final = 1000

@@ -4,7 +4,8 @@ Owns the precedence of those three (a later one overrides) and their error messa
 and the remedy. Reads no file and no environment itself; the composition root passes their content in.
 
 Invariant: a field's name is its configuration's name with dots as underscores; `listeners`, `advertised_listeners`,
-`inter_broker_listener_name`, `log_dirs` and `node_id` are the only fields that more than one name decides.
+`inter_broker_listener_name`, `log_dirs` and `node_id` are the only fields that more than one name decides, and
+`super_users` is the only one that is parsed further than its type.
 Invariant: `advertised_listeners` has an entry for each of `listeners`, in the same order.
 """
 
@@ -52,6 +53,10 @@ class BrokerConfig:
     advertised_listeners: tuple[Listener, ...]
     inter_broker_listener_name: str
     log_dirs: tuple[str, ...]
+
+    authorizer_class_name: str
+    super_users: tuple[str, ...]
+    allow_everyone_if_no_acl_found: bool
 
     connections_max_idle_ms: int
     max_connections: int
@@ -156,6 +161,7 @@ class BrokerConfig:
         values: dict[str, Any] = {field: _effective(name, layers) for field, name in _NAMES.items()}
         values["node_id"] = _node_id(layers)
         values["log_dirs"] = _effective("log.dirs", layers) or _effective("log.dir", layers)
+        values["super_users"] = _super_users(str(_effective("super.users", layers)))
         values.update(_listeners(layers))
         return cls(layers=layers, without_effect=without_effect, **values)
 
@@ -168,6 +174,7 @@ _SPECIAL_FIELDS: Final = {
     "advertised_listeners",
     "inter_broker_listener_name",
     "log_dirs",
+    "super_users",
 }
 _NAMES: Final = {
     field.name: field.name.replace("_", ".") for field in fields(BrokerConfig) if field.name not in _SPECIAL_FIELDS
@@ -249,6 +256,15 @@ def _listeners(layers: BrokerLayers) -> dict[str, object]:
             listeners, None if inter_broker_name is None else str(inter_broker_name)
         ),
     }
+
+
+def _super_users(text: str) -> tuple[str, ...]:
+    users = tuple(filter(None, (part.strip() for part in text.split(";"))))
+    for user in users:
+        kind, colon, name = user.partition(":")
+        if not (kind and colon and name):
+            raise ConfigError(f"super.users: {user!r} is not a principal; write User:name, separated by semicolons")
+    return users
 
 
 def _names(value: ConfigValue) -> tuple[str, ...]:

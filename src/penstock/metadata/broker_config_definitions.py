@@ -29,6 +29,9 @@ _CLUSTER_WIDE: Final = DynamicScope.CLUSTER_WIDE
 WITHOUT_EFFECT: Final = "penstock.topic.configs.without.effect"
 """With this setting of its own a broker says which settings of topics have no effect, so that tools can say it too."""
 
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The name of Kafka's own authorizer, whose rules `security/authorizer.py` follows."""
+
 _define = ConfigDefinition
 # fmt: off
 BROKER_CONFIGS: Final = table((
@@ -59,6 +62,13 @@ BROKER_CONFIGS: Final = table((
             "The directory that holds the data, if log.dirs is not set."),
     _define("log.dirs", _LIST, None,
             "The directories that hold the data."),
+    # Who may do what.
+    _define("authorizer.class.name", _STRING, "",
+            "The authorizer that decides by ACLs; empty allows everything.", choices=("", STANDARD_AUTHORIZER)),
+    _define("super.users", _STRING, "",
+            "Principals that may do everything, separated by semicolons: User:alice;User:bob."),
+    _define("allow.everyone.if.no.acl.found", _BOOLEAN, "false",
+            "Whether a resource without any ACL is open to everyone, or to super users only."),
     # Connections and requests.
     _define("connections.max.idle.ms", _LONG, "600000",
             "Connections that are idle for longer are closed."),

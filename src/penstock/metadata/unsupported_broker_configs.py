@@ -58,7 +58,7 @@ NAMES_WITHOUT_EFFECT: Final = frozenset(_WITHOUT_EFFECT.split())
 # Prefixes, each with the reason in the error message.
 REFUSED_PREFIXES: Final[dict[str, str]] = {
     "alter.config.policy.": "policy classes are Java classes",
-    "authorizer.": "this broker has no authorizer",
+    "early.start.listeners": "all listeners start together",
     "client.quota.callback.": "quota callbacks are Java classes",
     "config.providers": "configuration providers are Java classes",
     "connection.failed.authentication.": "this broker has no authentication",
@@ -66,7 +66,6 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
     "cordoned.log.dirs": "log directories cannot be cordoned",
     "create.topic.policy.": "policy classes are Java classes",
     "delegation.token.": "this broker has no delegation tokens",
-    "early.start.listeners": "all listeners start together",
     "follower.fetch.last.tiered.": "this broker has no tiered storage",
     "listener.name.": "settings cannot differ between listeners",
     "max.connection.creation.rate": "the rate of new connections is not limited",

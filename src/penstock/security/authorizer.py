@@ -122,6 +122,13 @@ class Authorizer:
             index.remove(binding)
             self.version += 1
 
+    def replace(self, bindings: Iterable[AclBinding]) -> None:
+        """These ACLs, and no others."""
+        self._indexes.clear()
+        self.version += 1
+        for binding in bindings:
+            self.add(binding)
+
     def is_super_user(self, principal: str) -> bool:
         return principal in self._super_users
 

@@ -8,20 +8,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from penstock.broker.access import Access
 from penstock.broker.main import open_node
 from penstock.broker.node import Node
 from penstock.broker.system import SystemClock, SystemEntropy
 from penstock.broker.topic_creation import CreationResults, create_topics
+from penstock.core.acls import ANONYMOUS
 from penstock.core.clock import Clock, Entropy
 from penstock.core.metrics import Metrics
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.image import Change, Endpoint
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.error_codes import BrokerError
+from penstock.security.authorizer import Client
 from tests.unit.metadata.stores import immediate_store
 
 LISTENER_NAME: Final = "PLAINTEXT"
@@ -33,6 +36,7 @@ class FakeConnection:
 
     listener_name: str = LISTENER_NAME
     peer: str = "127.0.0.1:1"
+    access: Access = field(default_factory=lambda: Access(None, Client(ANONYMOUS, "127.0.0.1")))
 
     def hang_up(self, reason: str) -> None:
         raise AssertionError(f"the connection would be closed: {reason}")

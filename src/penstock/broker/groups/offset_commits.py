@@ -9,15 +9,30 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.coordinator.offsets import NO_EXPIRY, CommittedOffset
-from penstock.core.ids import TopicPartition
+from penstock.core.acls import AclOperation
+from penstock.core.ids import TopicId, TopicPartition
 from penstock.metadata.config_definition import LONG_MAX
+from penstock.metadata.topics import find_partition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+    from penstock.broker.request_context import RequestContext
     from penstock.metadata.image import TopicImage
 
 BROKERS_RETENTION: Final = -1
+
+
+def find_readable_partition(context: RequestContext, topic: str | TopicId, index: int) -> TopicImage:
+    """A topic that the client may not read is refused before it is looked for."""
+    image = context.node.image
+    if context.access.is_restricted:
+        named = topic if isinstance(topic, str) else None
+        if named is None and topic in image.topics_by_id:
+            named = image.topics_by_id[TopicId(topic)].name  # type: ignore[arg-type]
+        if named is not None:
+            context.access.check_topic(AclOperation.READ, named)
+    return find_partition(image, topic, index)
 
 
 class AskedPartition(Protocol):

@@ -12,6 +12,7 @@ from typing import Final
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.transaction import ProtocolLevel
+from penstock.core.acls import AclOperation
 from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -19,7 +20,12 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 PRODUCER_FENCED_SINCE: Final = 2
 
 
-def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Deferred:
+def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse | Deferred:
+    try:
+        context.access.check_transactional_id(AclOperation.WRITE, request.transactional_id)
+        context.access.check_group(AclOperation.READ, request.group_id)
+    except BrokerError as error:
+        return _refused(error.code, context)
     answer = Deferred()
 
     def done(error: BrokerError | None) -> None:

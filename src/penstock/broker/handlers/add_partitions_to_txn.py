@@ -15,6 +15,7 @@ from typing import Final
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.transaction import ProtocolLevel
+from penstock.core.acls import AclOperation, ResourceType
 from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.metadata.topics import find_partition
 from penstock.protocol.definitions.add_partitions_to_txn import (
@@ -34,8 +35,12 @@ MANY_TRANSACTIONS_SINCE: Final = 4
 _Codes = dict[TopicPartition, ErrorCode]
 
 
-def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Deferred:
+def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse | Deferred:
     if context.api_version >= MANY_TRANSACTIONS_SINCE:
+        try:
+            context.access.check_cluster(AclOperation.CLUSTER_ACTION)
+        except BrokerError as error:
+            return AddPartitionsToTxnResponse(error_code=error.code)
         transactions = request.transactions
         level = ProtocolLevel.EPOCH_PER_TRANSACTION
     else:
@@ -123,6 +128,11 @@ def _add(
 ) -> None:
     node = context.node
     places = frozenset(TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions)
+    if context.api_version < MANY_TRANSACTIONS_SINCE:
+        forbidden = _forbidden(transaction.transactional_id, places, context)
+        if forbidden:
+            on_done({place: forbidden.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places})
+            return
     unknown = frozenset(_unknown(places, context))
     if unknown:
         on_done(
@@ -147,6 +157,17 @@ def _add(
         )
     except BrokerError as error:
         on_done(dict.fromkeys(places, error.code))
+
+
+def _forbidden(transactional_id: str, places: Iterable[TopicPartition], context: RequestContext) -> _Codes:
+    access = context.access
+    if not access.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return dict.fromkeys(places, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return {
+        place: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for place in places
+        if not access.may_with_topic(AclOperation.WRITE, place.topic)
+    }
 
 
 def _unknown(places: Iterable[TopicPartition], context: RequestContext) -> Iterable[TopicPartition]:

@@ -37,7 +37,7 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> Deferred:
             response.responses.append(result)
         answer.complete(response)
 
-    alter_configs(context.node, wanted, done, validate_only=request.validate_only)
+    alter_configs(context, wanted, done, validate_only=request.validate_only)
     return answer
 
 

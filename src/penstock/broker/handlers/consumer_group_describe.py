@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.broker.authorized_operations import ALL_GROUP_OPERATIONS, NOT_ASKED_FOR
+from penstock.broker.authorized_operations import NOT_ASKED_FOR, group_operations
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator import consumer_group_description as description
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -23,18 +24,32 @@ CONSUMER_MEMBER: Final = 1
 
 
 def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
     response = ConsumerGroupDescribeResponse()
     for group_id in request.group_ids:
         try:
             if not group_id:
                 raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+            context.access.check_group(AclOperation.DESCRIBE, group_id)
             described = _described(context.node.groups.consumers.describe(group_id))
+            _check_topics(described, context)
         except BrokerError as error:
             described = DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-        described.authorized_operations = operations
+        described.authorized_operations = (
+            group_operations(context.access, group_id)
+            if request.include_authorized_operations and not described.error_code
+            else NOT_ASKED_FOR
+        )
         response.groups.append(described)
     return response
+
+
+def _check_topics(group: DescribedGroup, context: RequestContext) -> None:
+    """As in Kafka, a group is shown to a client that may describe all of its topics."""
+    if context.access.is_restricted:
+        for member in group.members:
+            assigned = (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+            for name in (*member.subscribed_topic_names, *(topic.topic_name for topic in assigned)):
+                context.access.check_topic(AclOperation.DESCRIBE, name)
 
 
 def _described(group: description.DescribedGroup) -> DescribedGroup:

@@ -11,6 +11,7 @@ from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.consumer_group_changes import JOIN_EPOCH
 from penstock.coordinator.consumer_group_messages import Heartbeat, HeartbeatResult
+from penstock.core.acls import WILDCARD, AclOperation
 from penstock.core.ids import TopicIdPartition
 from penstock.protocol.definitions.consumer_group_heartbeat import (
     Assignment,
@@ -23,9 +24,24 @@ from penstock.protocol.error_codes import BrokerError
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Any:
+    try:
+        _check_access(request, context)
+    except BrokerError as error:
+        return _refused(error)
     if request.member_epoch == JOIN_EPOCH:
         return context.node.groups.log.with_topic(lambda: _handle(request, context))
     return _handle(request, context)
+
+
+def _check_access(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
+    access = context.access
+    if access.is_restricted:
+        access.check_group(AclOperation.READ, request.group_id)
+        for name in request.subscribed_topic_names or ():
+            access.check_topic(AclOperation.DESCRIBE, name)
+        if request.subscribed_topic_regex:
+            # The pattern is matched against all topics, those of later days too: only an ACL for * covers them.
+            access.check_topic(AclOperation.DESCRIBE, WILDCARD)
 
 
 def _handle(

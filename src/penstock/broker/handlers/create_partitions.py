@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from penstock.broker.access import Access
 from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.metadata.image import ClusterImage, PartitionsAdded
 from penstock.metadata.topics import PARTITIONS_PER_CHANGE_MAX, decide_more_partitions
 from penstock.protocol.definitions.create_partitions import (
@@ -23,7 +25,7 @@ def handle(request: CreatePartitionsRequest, context: RequestContext) -> Deferre
 
     def decide(image: ClusterImage) -> list[PartitionsAdded]:
         nonlocal accepted, response
-        accepted, response = _decide(request, image)
+        accepted, response = _decide(request, image, context.access)
         return [] if request.validate_only else [change for change, _ in accepted]
 
     def decided(failure: BrokerError | None) -> None:
@@ -37,7 +39,7 @@ def handle(request: CreatePartitionsRequest, context: RequestContext) -> Deferre
 
 
 def _decide(
-    request: CreatePartitionsRequest, image: ClusterImage
+    request: CreatePartitionsRequest, image: ClusterImage, access: Access
 ) -> tuple[list[tuple[PartitionsAdded, CreatePartitionsTopicResult]], CreatePartitionsResponse]:
     """The accepted changes with their results, and the response that holds all results."""
     times_named = Counter(topic.name for topic in request.topics)
@@ -50,6 +52,7 @@ def _decide(
         try:
             if times_named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each topic may be named once only.")
+            access.check_topic(AclOperation.ALTER, topic.name)
             assignments = (
                 None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
             )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.broker.topic_creation import CreationResults, create_topics
+from penstock.core.acls import AclOperation
+from penstock.core.ids import ZERO_TOPIC_ID
 from penstock.metadata.config_description import describe_topic
 from penstock.metadata.image import TopicImage
 from penstock.metadata.topics import NewTopic
@@ -19,7 +21,7 @@ from penstock.protocol.definitions.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from penstock.protocol.error_codes import BrokerError
+from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
 def handle(request: CreateTopicsRequest, context: RequestContext) -> Deferred:
@@ -34,11 +36,23 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> Deferred:
             if isinstance(outcome, BrokerError):
                 result.error_code = outcome.code
                 result.error_message = outcome.message
-            else:
+            elif context.access.may_with_topic(AclOperation.DESCRIBE_CONFIGS, name):
                 _describe(outcome, validate_only, context, result)
+            else:
+                result.topic_id = ZERO_TOPIC_ID if validate_only else outcome.topic_id
+                result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for name in refused:
+            failure = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.topics.append(CreatableTopicResult(name=name, error_code=failure, error_message=failure.text))
         answer.complete(response)
 
-    wanted = [_new_topic(topic) for topic in request.topics]
+    may_create_all = context.access.may_with_cluster(AclOperation.CREATE)
+    refused = {
+        topic.name
+        for topic in request.topics
+        if not may_create_all and not context.access.may_with_topic(AclOperation.CREATE, topic.name)
+    }
+    wanted = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
     create_topics(context.node, wanted, created, validate_only=validate_only)
     return answer
 

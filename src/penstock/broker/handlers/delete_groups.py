@@ -6,6 +6,7 @@ from functools import partial
 
 from penstock.broker.groups.reply import GatheredReply
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -22,6 +23,7 @@ def handle(request: DeleteGroupsRequest, context: RequestContext) -> GatheredRep
         result = DeletableGroupResult(group_id=group_id)
         response.results.append(result)
         try:
+            context.access.check_group(AclOperation.DELETE, group_id)
             shard = groups.shard_to_read(group_id)
             groups.delete(shard, group_id)
             reply.await_writes(shard, partial(_refuse, result))

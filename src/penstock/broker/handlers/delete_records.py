@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -22,6 +23,7 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteReco
             result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
             results.append(result)
             try:
+                context.access.check_topic(AclOperation.DELETE, topic.name)
                 partition = context.node.topics.partition(topic.name, wanted.partition_index)
                 result.low_watermark = partition.delete_records_before(wanted.offset)
                 deleted.append(result)

@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.core.ids import ZERO_TOPIC_ID, TopicId
 from penstock.metadata.image import ClusterImage, TopicDeleted
 from penstock.metadata.topics import decide_deletion
@@ -63,6 +64,7 @@ def _decide_all(
         try:
             if times_named[_key(topic, image)] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each topic may be named once only.")
+            _check_access(topic, context, image)
             change = _decide(topic, image, delete_enabled)
             accepted.append((change, result))
             result.name, result.topic_id = image.topics_by_id[change.topic_id].name, change.topic_id
@@ -75,6 +77,13 @@ def _key(topic: DeleteTopicState, image: ClusterImage) -> object:
     """Equal for two entries of the same topic, whether they name it by name or by id."""
     known = image.topics_by_id.get(TopicId(topic.topic_id))
     return known.name if known is not None else (topic.name or topic.topic_id)
+
+
+def _check_access(topic: DeleteTopicState, context: RequestContext, image: ClusterImage) -> None:
+    """A topic that was named by its id keeps its name to itself."""
+    known = image.topics_by_id.get(TopicId(topic.topic_id))
+    for name in {topic.name, known.name if known is not None else None} - {None}:
+        context.access.check_topic(AclOperation.DELETE, name or "")
 
 
 def _decide(topic: DeleteTopicState, image: ClusterImage, delete_enabled: bool) -> TopicDeleted:

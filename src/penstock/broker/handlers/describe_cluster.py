@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.authorized_operations import ALL_CLUSTER_OPERATIONS
+from penstock.broker.authorized_operations import cluster_operations
 from penstock.broker.request_context import RequestContext
 from penstock.protocol.definitions.describe_cluster import (
     DescribeClusterBroker,
@@ -36,7 +36,7 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context.access)
     return response
 
 

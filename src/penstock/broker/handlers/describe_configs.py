@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.broker.config_resources import ConfigResource, configs_of
+from penstock.broker.config_resources import ConfigResource, check_access, configs_of
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.metadata.config_description import (
     ConfigRow,
     describe_broker,
@@ -43,7 +44,9 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         response.results.append(result)
         try:
-            rows = _rows(ConfigResource(resource.resource_type, resource.resource_name), context.node)
+            named = ConfigResource(resource.resource_type, resource.resource_name)
+            check_access(context.access, AclOperation.DESCRIBE_CONFIGS, named)
+            rows = _rows(named, context.node)
             result.configs = [_shown(row, request) for row in rows if not wanted or row.name in wanted]
         except BrokerError as error:
             result.error_code = error.code

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.broker.authorized_operations import ALL_GROUP_OPERATIONS, NOT_ASKED_FOR
+from penstock.broker.authorized_operations import NOT_ASKED_FOR, group_operations
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.classic_messages import GroupDescription
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -23,14 +24,18 @@ NOT_FOUND_SINCE: Final = 6
 
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
     response = DescribeGroupsResponse()
     for group_id in request.groups:
         try:
+            context.access.check_group(AclOperation.DESCRIBE, group_id)
             described = _described(context.node.groups.classic.describe(group_id))
         except BrokerError as error:
             described = _absent(group_id, error, context.api_version)
-        described.authorized_operations = operations
+        described.authorized_operations = (
+            group_operations(context.access, group_id)
+            if request.include_authorized_operations and not described.error_code
+            else NOT_ASKED_FOR
+        )
         response.groups.append(described)
     return response
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 
 def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    if not context.access.may_with_cluster(AclOperation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     node = context.node
     result = DescribeLogDirsResult(log_dir=os.path.abspath(node.log_directory.path))
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -28,6 +29,7 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Descri
 
 def _described(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     try:
+        context.access.check_topic(AclOperation.READ, topic)
         partition = context.node.topics.partition(topic, index)
     except BrokerError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)

@@ -8,10 +8,11 @@ Versions: 0.
 
 from __future__ import annotations
 
-from penstock.broker.authorized_operations import ALL_TOPIC_OPERATIONS
+from penstock.broker.authorized_operations import topic_operations
 from penstock.broker.node import Node
 from penstock.broker.presence import offline_replicas
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.core.ids import TopicName
 from penstock.metadata.image import PartitionImage
 from penstock.metadata.topics import is_internal, validate_topic_name
@@ -27,7 +28,11 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
     image = context.node.image
-    names = sorted({topic.name for topic in request.topics} or image.topics)
+    access = context.access
+    names = sorted(
+        {topic.name for topic in request.topics}
+        or {name for name in image.topics if access.may_with_topic(AclOperation.DESCRIBE, name)}
+    )
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         return _refused(names, ErrorCode.INVALID_REQUEST)
@@ -40,7 +45,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
         if not room:
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=first)
             break
-        topic = _described(name, context.node, first, room)
+        topic = _described(name, context, first, room)
         response.topics.append(topic)
         room -= len(topic.partitions)
         end = first + len(topic.partitions)
@@ -50,14 +55,17 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     return response
 
 
-def _described(name: str, node: Node, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
+def _described(name: str, context: RequestContext, first: int, room: int) -> DescribeTopicPartitionsResponseTopic:
+    node = context.node
+    if not context.access.may_with_topic(AclOperation.DESCRIBE, name):
+        return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = node.image.topics.get(TopicName(name))
     answer = DescribeTopicPartitionsResponseTopic(name=name, is_internal=is_internal(name))
     if topic is None:
         answer.error_code = _why_missing(name)
         return answer
     answer.topic_id = topic.topic_id
-    answer.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+    answer.topic_authorized_operations = topic_operations(context.access, name)
     answer.partitions = [
         _described_partition(name, partition, node) for partition in topic.partitions[first : first + room]
     ]

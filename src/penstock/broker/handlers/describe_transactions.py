@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -20,12 +21,14 @@ def handle(request: DescribeTransactionsRequest, context: RequestContext) -> Des
 
 def _described(transactional_id: str, context: RequestContext) -> TransactionState:
     try:
+        context.access.check_transactional_id(AclOperation.DESCRIBE, transactional_id)
         found = context.node.transactions.find(transactional_id)
     except BrokerError as error:
         return TransactionState(transactional_id=transactional_id, error_code=error.code)
     topics: dict[str, TopicData] = {}
     for topic, partition in sorted(found.partitions):
-        topics.setdefault(topic, TopicData(topic=topic)).partitions.append(partition)
+        if context.access.may_with_topic(AclOperation.DESCRIBE, topic):
+            topics.setdefault(topic, TopicData(topic=topic)).partitions.append(partition)
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=found.state.label,

@@ -14,6 +14,7 @@ from typing import Final
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.transaction import ProtocolLevel
+from penstock.core.acls import AclOperation
 from penstock.core.ids import ProducerIdentity
 from penstock.protocol.definitions.end_txn import EndTxnRequest, EndTxnResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -34,6 +35,7 @@ def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | 
     level = ProtocolLevel.EPOCH_PER_TRANSACTION if context.api_version >= EPOCH_BUMP_SINCE else ProtocolLevel.CLASSIC
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
+        context.access.check_transactional_id(AclOperation.WRITE, request.transactional_id)
         context.node.transactions.end(request.transactional_id, producer, request.committed, level, done)
     except BrokerError as error:
         return _refused(error.code, context)

@@ -30,6 +30,7 @@ from penstock.broker.fetch_session import (
 from penstock.broker.node import Node
 from penstock.broker.partition import Partition
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.core.isolation import READ_COMMITTED
 from penstock.protocol.definitions.fetch import (
     AbortedTransaction,
@@ -157,6 +158,11 @@ class _Fetch:
             self._leaders[leader.leader_id] = leader
 
     def _read_partition(self, position: FetchPosition, data: PartitionData) -> None:
+        access = self._context.connection.access
+        if access.is_restricted:
+            topic = position.key.topic
+            name = self.node.topics.name_of(topic) if isinstance(topic, bytes) else topic
+            access.check_topic(AclOperation.READ, name)
         partition = self._partition(position.key)
         partition.check_leader_epoch(position.current_leader_epoch)
         data.high_watermark = partition.high_watermark

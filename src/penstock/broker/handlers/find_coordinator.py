@@ -16,6 +16,7 @@ from typing import Final
 from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.placement import partition_of
+from penstock.core.acls import AclOperation, ResourceType
 from penstock.core.ids import TopicName
 from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from penstock.protocol.definitions.find_coordinator import (
@@ -32,6 +33,7 @@ SHARE: Final = 2
 NO_NODE: Final = -1
 
 _TOPICS: Final = {GROUP: TopicName(GROUP_OFFSETS_TOPIC), TRANSACTION: TopicName(TRANSACTION_STATE_TOPIC)}
+_RESOURCES: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 
 
 def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse | Deferred:
@@ -42,17 +44,31 @@ def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoor
     if topic_name is None:
         refusal = _no_coordinator(request.key_type)
         return _response([_refused(key, refusal) for key in keys], many)
+    may_find = {key: context.access.may(AclOperation.DESCRIBE, _RESOURCES[request.key_type], key) for key in keys}
+    if not any(may_find.values()):
+        return _response([_forbidden(key, request.key_type) for key in keys], many)
     if topic_name in node.image.topics or len(node.image.brokers) == 1:
-        return _response([_found(key, topic_name, context) for key in keys], many)
+        return _response(
+            [_found(key, topic_name, context) if may_find[key] else _forbidden(key, request.key_type) for key in keys],
+            many,
+        )
     answer = Barrier()
 
     def ensured(error: BrokerError | None) -> None:
         found = [_found(key, topic_name, context) if error is None else _refused(key, error) for key in keys]
+        found = [each if may_find[each.key] else _forbidden(each.key, request.key_type) for each in found]
         answer.complete(_response(found, many))
 
     coordinator = node.groups if request.key_type == GROUP else node.transactions
     coordinator.log.ensure_topic(ensured)
     return answer
+
+
+def _forbidden(key: str, key_type: int) -> Coordinator:
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if key_type != GROUP:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return _refused(key, BrokerError(code))
 
 
 def _no_coordinator(key_type: int) -> BrokerError:

@@ -34,7 +34,7 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
             response.responses.append(result)
         answer.complete(response)
 
-    alter_configs(context.node, wanted, done, validate_only=request.validate_only)
+    alter_configs(context, wanted, done, validate_only=request.validate_only)
     return answer
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.core.ids import ProducerIdentity
 from penstock.protocol.definitions.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -28,11 +29,20 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProdu
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refused(ErrorCode.INVALID_REQUEST, context)
     try:
+        _check_access(request, context)
         if request.transactional_id is None:
             return _idempotent(context)
         return _for_transactions(request, request.transactional_id, context)
     except BrokerError as error:
         return _refused(error.code, context)
+
+
+def _check_access(request: InitProducerIdRequest, context: RequestContext) -> None:
+    access = context.access
+    if request.transactional_id is not None:
+        access.check_transactional_id(AclOperation.WRITE, request.transactional_id)
+    elif not access.may_with_any_topic(AclOperation.WRITE):
+        access.check_cluster(AclOperation.IDEMPOTENT_WRITE)
 
 
 def _idempotent(context: RequestContext) -> Deferred:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.classic_messages import JoinRequest, JoinResult, MemberProtocol
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from penstock.protocol.error_codes import BrokerError
 
@@ -18,6 +19,10 @@ NULL_PROTOCOL_SINCE: Final = 7
 
 
 def handle(request: JoinGroupRequest, context: RequestContext) -> Any:
+    try:
+        context.access.check_group(AclOperation.READ, request.group_id)
+    except BrokerError as error:
+        return _refused(request, error, context.api_version)
     return context.node.groups.log.with_topic(lambda: _handle(request, context))
 
 

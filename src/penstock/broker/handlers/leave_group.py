@@ -12,6 +12,7 @@ from typing import Final
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.classic_messages import LeaveResult, LeavingMember
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
@@ -26,6 +27,7 @@ def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupRes
         leaving = [LeavingMember(request.member_id)]
     reply = GroupReply(lambda results: _left(results, many), lambda error: LeaveGroupResponse(error_code=error.code))
     try:
+        context.access.check_group(AclOperation.READ, request.group_id)
         context.node.groups.classic.leave(request.group_id, leaving, reply)
     except BrokerError as error:
         if error.code is ErrorCode.UNKNOWN_MEMBER_ID:

@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.broker.config_resources import ResourceType
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.metadata.image import ClusterImage
 from penstock.protocol.definitions.list_config_resources import (
     ConfigResource,
@@ -22,6 +23,8 @@ KINDS_SINCE: Final = 1
 
 
 def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+    if not context.access.may_with_cluster(AclOperation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if context.api_version < KINDS_SINCE:
         return ListConfigResourcesResponse()
     known = frozenset(ResourceType)

@@ -16,6 +16,7 @@ from typing import Final
 from penstock.broker.partition import Partition
 from penstock.broker.request_context import RequestContext
 from penstock.core import limits
+from penstock.core.acls import AclOperation
 from penstock.core.errors import ProtocolError
 from penstock.core.isolation import READ_COMMITTED
 from penstock.log.reader import LogSlice
@@ -68,6 +69,7 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsR
                     raise BrokerError(ErrorCode.INVALID_REQUEST, "Each partition may be named once only.")
                 if context.api_version < _SINCE.get(wanted.timestamp, 0):
                     raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+                context.access.check_topic(AclOperation.DESCRIBE, topic.name)
                 partition = context.node.topics.partition(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 _look_up(partition, wanted, request.isolation_level == READ_COMMITTED, answer)

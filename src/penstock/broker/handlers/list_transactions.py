@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.transaction import TransactionFilter
+from penstock.core.acls import AclOperation, ResourceType
 from penstock.protocol.definitions.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -37,5 +38,6 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
                 transaction_state=transaction.state.label,
             )
             for transaction in found
+            if context.access.may(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
         ],
     )

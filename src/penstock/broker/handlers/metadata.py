@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from penstock.broker.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_ASKED_FOR
+from penstock.broker.access import Access
+from penstock.broker.authorized_operations import NOT_ASKED_FOR, cluster_operations, topic_operations
 from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.presence import offline_replicas
 from penstock.broker.request_context import RequestContext
 from penstock.broker.topic_creation import CreationResults, create_topics
+from penstock.core.acls import AclOperation
 from penstock.core.ids import ZERO_TOPIC_ID, TopicId, TopicName
 from penstock.metadata.image import ClusterImage, PartitionImage, TopicImage
 from penstock.metadata.topics import NewTopic, is_internal, validate_topic_name
@@ -42,7 +44,7 @@ TOPIC_IDS_SINCE: Final = 12
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Deferred:
-    missing = _to_create(request, context.node)
+    missing = _to_create(request, context.node, context.access)
     if not missing:
         return _answer(request, context, {})
     answer = Barrier()
@@ -66,16 +68,24 @@ def _answer(request: MetadataRequest, context: RequestContext, creations: Creati
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
     )
-    topic_operations = ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
+    access = context.access
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(access)
     if request.topics is None or (not request.topics and context.api_version < MISSING_LIST_SINCE):
-        response.topics = [_described(topic, cluster, topic_operations) for topic in image.topics.values()]
+        response.topics = [
+            _described(topic, cluster)
+            for topic in image.topics.values()
+            if access.may_with_topic(AclOperation.DESCRIBE, topic.name)
+        ]
+        _report_operations(request, response, access)
         return response
     for wanted in _without_repetitions(request.topics):
         try:
+            if wanted.name is not None:
+                access.check_topic(AclOperation.DESCRIBE, wanted.name)
             topic = _find(wanted, image, creations, context.api_version)
-            response.topics.append(_described(topic, cluster, topic_operations))
+            access.check_topic(AclOperation.DESCRIBE, topic.name)
+            response.topics.append(_described(topic, cluster))
         except BrokerError as error:
             response.topics.append(
                 MetadataResponseTopic(
@@ -85,10 +95,24 @@ def _answer(request: MetadataRequest, context: RequestContext, creations: Creati
                     is_internal=wanted.name is not None and is_internal(wanted.name),
                 )
             )
+    _report_operations(request, response, access)
     return response
 
 
-def _to_create(request: MetadataRequest, node: Node) -> list[str]:
+def _report_operations(request: MetadataRequest, response: MetadataResponse, access: Access) -> None:
+    for topic in response.topics:
+        asked = request.include_topic_authorized_operations and not topic.error_code and topic.name is not None
+        topic.topic_authorized_operations = topic_operations(access, topic.name or "") if asked else NOT_ASKED_FOR
+
+
+def _may_create(access: Access, name: str) -> bool:
+    """A client that may not create the topic is told so, but only if it may know of it."""
+    return access.may_with_topic(AclOperation.DESCRIBE, name) and (
+        access.may_with_cluster(AclOperation.CREATE) or access.may_with_topic(AclOperation.CREATE, name)
+    )
+
+
+def _to_create(request: MetadataRequest, node: Node, access: Access) -> list[str]:
     """The topics that do not exist and that this request may create."""
     if not (request.allow_auto_topic_creation and node.config.auto_create_topics_enable):
         return []
@@ -96,7 +120,10 @@ def _to_create(request: MetadataRequest, node: Node) -> list[str]:
         {
             topic.name
             for topic in request.topics or ()
-            if topic.name is not None and topic.name not in node.image.topics and not is_internal(topic.name)
+            if topic.name is not None
+            and topic.name not in node.image.topics
+            and not is_internal(topic.name)
+            and _may_create(access, topic.name)
         }
     )
 
@@ -148,13 +175,12 @@ class _Cluster(NamedTuple):
         return ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def _described(topic: TopicImage, cluster: _Cluster, topic_operations: int) -> MetadataResponseTopic:
+def _described(topic: TopicImage, cluster: _Cluster) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=[_described_partition(topic.name, partition, cluster) for partition in topic.partitions],
-        topic_authorized_operations=topic_operations,
     )
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from penstock.broker.groups.offset_commits import AskedCommits
+from penstock.broker.groups.offset_commits import AskedCommits, find_readable_partition
 from penstock.broker.groups.offsets import Committer
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.core.ids import TopicId
-from penstock.metadata.topics import find_partition
 from penstock.protocol.definitions.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -29,7 +29,27 @@ TOPIC_IDS_SINCE: Final = 10
 
 
 def handle(request: OffsetCommitRequest, context: RequestContext) -> Any:
+    try:
+        context.access.check_group(AclOperation.READ, request.group_id)
+    except BrokerError as error:
+        return _refused(request, error)
     return context.node.groups.log.with_topic(lambda: _handle(request, context))
+
+
+def _refused(request: OffsetCommitRequest, error: BrokerError) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | GroupReply:
@@ -39,7 +59,7 @@ def _handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetComm
     for topic in request.topics:
         answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answered)
-        find = partial(find_partition, context.node.image, TopicId(topic.topic_id) if by_id else topic.name)
+        find = partial(find_readable_partition, context, TopicId(topic.topic_id) if by_id else topic.name)
         for partition in topic.partitions:
             result = OffsetCommitResponsePartition(partition_index=partition.partition_index)
             answered.partitions.append(result)

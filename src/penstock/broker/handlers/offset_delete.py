@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.broker.groups.reply import GatheredReply
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.core.ids import TopicPartition
 from penstock.metadata.topics import find_partition
 from penstock.protocol.definitions.offset_delete import (
@@ -16,6 +17,10 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
 def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse | GatheredReply:
+    try:
+        context.access.check_group(AclOperation.DELETE, request.group_id)
+    except BrokerError as error:
+        return OffsetDeleteResponse(error_code=error.code)
     response = OffsetDeleteResponse()
     wanted: dict[TopicPartition, OffsetDeleteResponsePartition] = {}
     for topic in request.topics:
@@ -25,6 +30,7 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDelet
             result = OffsetDeleteResponsePartition(partition_index=asked.partition_index)
             answered.partitions.append(result)
             try:
+                context.access.check_topic(AclOperation.READ, topic.name)
                 find_partition(context.node.image, topic.name, asked.partition_index)
             except BrokerError as error:
                 result.error_code = error.code

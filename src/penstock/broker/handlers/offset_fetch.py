@@ -13,6 +13,7 @@ from typing import Final
 from penstock.broker.groups.offsets import FetchableOffsets
 from penstock.broker.groups.reply import GatheredReply
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.core.ids import TopicId, TopicName, TopicPartition
 from penstock.protocol.definitions.offset_fetch import (
     OffsetFetchRequest,
@@ -44,6 +45,7 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> GatheredRepl
         group = OffsetFetchResponseGroup(group_id=asked.group_id)
         groups.append(group)
         try:
+            context.access.check_group(AclOperation.DESCRIBE, asked.group_id)
             offsets = context.node.groups.offsets.fetch(asked.group_id, asked.member_id, asked.member_epoch)
             group.topics = _Reading(offsets, request.require_stable, context).topics(asked.topics)
             reply.await_writes(offsets.shard, partial(_refuse, group))
@@ -64,6 +66,7 @@ class _Reading:
         self._offsets = offsets
         self._require_stable = require_stable
         self._image = context.node.image
+        self._access = context.access
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
 
     def topics(self, wanted: list[OffsetFetchRequestTopics] | None) -> list[OffsetFetchResponseTopics]:
@@ -78,7 +81,7 @@ class _Reading:
         topics: dict[str, OffsetFetchRequestTopics] = {}
         for name, index in self._offsets.partitions():
             image = self._image.topics.get(TopicName(name))
-            if image is not None:
+            if image is not None and self._access.may_with_topic(AclOperation.DESCRIBE, name):
                 topic = topics.setdefault(name, OffsetFetchRequestTopics(name=name, topic_id=image.topic_id))
                 topic.partition_indexes.append(index)
         return list(topics.values())
@@ -90,6 +93,9 @@ class _Reading:
             if image is None:
                 return [_without_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
             name = image.name
+        if not self._access.may_with_topic(AclOperation.DESCRIBE, name):
+            refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return [_without_offset(index, refusal) for index in topic.partition_indexes]
         return [self._partition(TopicPartition(name, index)) for index in topic.partition_indexes]
 
     def _partition(self, partition: TopicPartition) -> OffsetFetchResponsePartitions:

@@ -6,6 +6,7 @@ Versions: 2 to 4.
 from __future__ import annotations
 
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -24,6 +25,7 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Off
             result = EpochEndOffset(partition=wanted.partition)
             results.append(result)
             try:
+                context.access.check_topic(AclOperation.DESCRIBE, topic.topic)
                 partition = context.node.topics.partition(topic.topic, wanted.partition)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 result.leader_epoch, result.end_offset = partition.log.leader_epochs.end_offset_for(

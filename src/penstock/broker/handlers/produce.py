@@ -23,6 +23,7 @@ from penstock.broker.current_leader import CurrentLeader, current_leader
 from penstock.broker.deferred import Deferred
 from penstock.broker.partition import Partition
 from penstock.broker.request_context import RequestContext
+from penstock.core.acls import AclOperation, ResourceType
 from penstock.protocol.definitions.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -50,6 +51,8 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
     pending = PendingProduce(request.acks, request.timeout_ms, context)
     if request.transactional_id is None:
         pending.stage_all(request.topic_data)
+    elif not context.access.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        pending.refuse_all(request.topic_data, BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     else:
         from penstock.broker.transactions.produce import stage_in_transaction
 
@@ -110,6 +113,16 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
             self._stage_topic(topic)
         self._context.node.appends.acknowledge(self)
 
+    def refuse_all(self, topics: list[TopicProduceData], error: BrokerError) -> None:
+        for topic in topics:
+            responses = [PartitionProduceResponse(index=data.index) for data in topic.partition_data]
+            self._topics.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses)
+            )
+            for response in responses:
+                self._refuse(response, error.code, error.message)
+        self._context.node.appends.acknowledge(self)
+
     def _stage_topic(self, topic: TopicProduceData) -> None:
         responses: list[PartitionProduceResponse] = []
         self._topics.append(
@@ -138,7 +151,11 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
     ) -> None:
         context = self._context
         node = context.node
-        if context.api_version >= TOPIC_IDS_SINCE:
+        by_id = context.api_version >= TOPIC_IDS_SINCE
+        access = context.connection.access
+        if access.is_restricted:
+            access.check_topic(AclOperation.WRITE, node.topics.name_of(topic.topic_id) if by_id else topic.name)
+        if by_id:
             partition = node.topics.partition_by_id(topic.topic_id, index)
         else:
             partition = node.topics.partition(topic.name, index)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.coordinator.classic_messages import SyncRequest, SyncResult
+from penstock.core.acls import AclOperation
 from penstock.protocol.definitions.sync_group import SyncGroupRequest, SyncGroupResponse
 from penstock.protocol.error_codes import BrokerError
 
@@ -15,6 +16,7 @@ from penstock.protocol.error_codes import BrokerError
 def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | GroupReply:
     reply = GroupReply(_synced, _refused)
     try:
+        context.access.check_group(AclOperation.READ, request.group_id)
         context.node.groups.classic.sync(
             request.group_id,
             SyncRequest(

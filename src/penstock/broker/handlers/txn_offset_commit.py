@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from penstock.broker.groups.offset_commits import AskedCommits
+from penstock.broker.groups.offset_commits import AskedCommits, find_readable_partition
 from penstock.broker.groups.offsets import Committer
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.request_context import RequestContext
 from penstock.broker.transactions.admission import Joining, admit
+from penstock.core.acls import AclOperation
 from penstock.core.ids import ProducerIdentity, TopicPartition
-from penstock.metadata.topics import find_partition
 from penstock.protocol.definitions.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -30,7 +30,27 @@ JOINS_SINCE: Final = 5
 
 
 def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Any:
+    try:
+        context.access.check_transactional_id(AclOperation.WRITE, request.transactional_id)
+        context.access.check_group(AclOperation.READ, request.group_id)
+    except BrokerError as error:
+        return _refused(request, error)
     return context.node.groups.log.with_topic(lambda: _handle(request, context))
+
+
+def _refused(request: TxnOffsetCommitRequest, error: BrokerError) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse | GroupReply:
@@ -39,7 +59,7 @@ def _handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffs
     for topic in request.topics:
         answered = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answered)
-        find = partial(find_partition, context.node.image, topic.name)
+        find = partial(find_readable_partition, context, topic.name)
         for partition in topic.partitions:
             result = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
             answered.partitions.append(result)

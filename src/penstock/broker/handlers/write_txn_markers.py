@@ -16,6 +16,7 @@ from penstock.broker.deferred import Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.broker.transactions.markers import Failures, TransactionEnd, write_markers
 from penstock.coordinator.transaction import ProtocolLevel
+from penstock.core.acls import AclOperation
 from penstock.core.ids import ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.write_txn_markers import (
     WritableTxnMarker,
@@ -25,12 +26,18 @@ from penstock.protocol.definitions.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from penstock.protocol.error_codes import ErrorCode
+from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 TRANSACTION_VERSION_SINCE: Final = 2
 
 
-def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Deferred:
+def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse | Deferred:
+    try:
+        context.access.check_cluster(AclOperation.ALTER, AclOperation.CLUSTER_ACTION)
+    except BrokerError as error:
+        return WriteTxnMarkersResponse(
+            markers=[_result(marker, _all_failed(marker, error)) for marker in request.markers]
+        )
     answer = _PendingAnswer(request.markers)
     for number, marker in enumerate(request.markers):
         end = TransactionEnd(
@@ -48,6 +55,10 @@ def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Deferred
         write_markers(context.node, end, places, _report_to(answer, number))
     answer.complete_if_done()
     return answer
+
+
+def _all_failed(marker: WritableTxnMarker, error: BrokerError) -> Failures:
+    return {TopicPartition(topic.name, index): error for topic in marker.topics for index in topic.partition_indexes}
 
 
 def _report_to(answer: _PendingAnswer, number: int) -> Callable[[Failures], None]:

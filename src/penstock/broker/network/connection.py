@@ -20,12 +20,14 @@ from penstock.broker.network.sender import SENDFILE_BYTES_MIN, is_memory
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY, Route
 from penstock.core import limits
+from penstock.core.acls import ANONYMOUS
 from penstock.core.errors import ProtocolError
 from penstock.protocol.error_codes import ErrorCode
 from penstock.protocol.framing import FrameBuffer
 from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header
 
 if TYPE_CHECKING:
+    from penstock.broker.access import Access
     from penstock.broker.metrics import ListenerMetrics
     from penstock.broker.network.server import Server
     from penstock.broker.node import Node
@@ -68,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._failure: str | None = None  # why the connection ends once everything asked before is answered
         self.peer = "?"
         self.last_active = 0.0
+        self.access: Access = node.access_of(ANONYMOUS, "")
 
     # The event loop's side
 
@@ -76,6 +79,8 @@ class Connection(asyncio.BufferedProtocol):
         transport_socket = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if peer:
+            self.access = self._node.access_of(ANONYMOUS, peer[0])
         self._sender = self._server.new_sender(transport_socket, self._node.loop, self._drained, self.close)
         self.last_active = self._node.loop.time()
         self._traffic.accepted.value += 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.transactions.admission import Joining, admit
 from penstock.broker.transactions.markers import Failures
+from penstock.core.acls import AclOperation
 from penstock.core.ids import NO_PRODUCER_ID, ProducerIdentity, TopicPartition
 from penstock.protocol.definitions.produce import ProduceRequest
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -93,6 +94,8 @@ def _transactional_batches(
                     partition = topics.partition(topic.name, data.index)
             except BrokerError:
                 continue
+            if not context.access.may_with_topic(AclOperation.WRITE, partition.topic_name):
+                continue  # Refused when it is staged; it must not join the transaction before.
             found.append((partition, ProducerIdentity(header.producer_id, header.producer_epoch)))
     return found
 

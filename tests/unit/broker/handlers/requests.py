@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.broker.appends import AppendGroup
 from penstock.broker.deferred import Deferred
+from penstock.broker.node import authorizer_of
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
@@ -39,6 +40,7 @@ class AdminNode:
         self._static = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in settings.items()])
         self._use_dynamic_config()
         self.producer_ids = ProducerIds(self.store)
+        self.authorizer = authorizer_of(self.config, self.image)
         self.store.subscribe(lambda committed: self._use_dynamic_config())
         endpoints = {LISTENER_NAME: Endpoint("broker.test", 9092)}
         self.store.commit([BrokerRegistered(BrokerImage(self.broker_id, endpoints, "rack-1"))])
