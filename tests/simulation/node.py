@@ -17,11 +17,12 @@ from zlib import crc32
 from penstock.broker.housekeeping import Housekeeping
 from penstock.broker.main import open_node, open_store
 from penstock.broker.metrics import ListenerMetrics
-from penstock.broker.network.connection import Connection
+from penstock.broker.network.listener_gate import ListenerGate
 from penstock.broker.network.server import Server
 from penstock.core.metrics import Metrics
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.image import Endpoint
+from penstock.metadata.listener_security import ListenerSecurity
 from penstock.protocol.codec import reader, response_class
 from penstock.protocol.headers import response_header_version
 from penstock.protocol.schema import Message
@@ -65,9 +66,9 @@ class Simulation:
         self.housekeeping.start()
         self.loop.run_until_idle()
 
-    def client(self, name: str) -> SimulatedClient:
-        """A client that is connected."""
-        return SimulatedClient(self, name)
+    def client(self, name: str, security: ListenerSecurity | None = None) -> SimulatedClient:
+        """A client that is connected, to a listener with this security."""
+        return SimulatedClient(self, name, security or ListenerSecurity(LISTENER_NAME))
 
     def run_for(self, seconds: float) -> None:
         self.loop.run_for(seconds)
@@ -105,7 +106,7 @@ def simulated(directory: Path, seed: int, **settings: str) -> Iterator[Simulatio
 class SimulatedClient:
     """One connection, from the client's side. Messages arrive in their order, each after a delay of its own."""
 
-    def __init__(self, simulation: Simulation, name: str) -> None:
+    def __init__(self, simulation: Simulation, name: str, security: ListenerSecurity) -> None:
         self._simulation = simulation
         self.name = name
         self.answers: dict[int, Any] = {}
@@ -113,7 +114,9 @@ class SimulatedClient:
         self._received = bytearray()
         self._arrival_s = {"request": 0.0, "response": 0.0}
         traffic = ListenerMetrics(simulation.metrics, LISTENER_NAME)
-        self._connection = Connection(simulation.server, simulation.node, LISTENER_NAME, traffic)
+        gate = None if security.sasl is None else ListenerGate(security.sasl, simulation.node)
+        self._connection = simulation.server.new_connection(LISTENER_NAME, traffic, gate)
+        self.is_connected = True
         self._connection.connection_made(SimulatedTransport(self))
 
     def send(self, request: Message, version: int) -> int:
@@ -142,6 +145,7 @@ class SimulatedClient:
         return self.answers[correlation_id]
 
     def hang_up(self) -> None:
+        self.is_connected = False
         self._connection.connection_lost(None)
 
     def sent_by_broker(self, content: bytes) -> None:
@@ -154,6 +158,8 @@ class SimulatedClient:
         loop.call_at(when_s, arrive, content)
 
     def _arrive(self, content: bytes) -> None:
+        if not self.is_connected:
+            return
         buffer = self._connection.get_buffer(-1)
         buffer[: len(content)] = content
         self._connection.buffer_updated(len(content))

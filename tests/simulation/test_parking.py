@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from penstock.broker.router import BY_API_KEY, ROUTES
+from penstock.metadata.listener_security import ListenerSecurity
 from penstock.protocol.codec import request_class
 from penstock.protocol.schema import Message
 from tests.integration.broker.conversation import (
@@ -53,7 +54,7 @@ class ImpatientClient(SimulatedClient):
     """Asks as the wire client does, and waits for a delivery there and back only, unless the API may park."""
 
     def __init__(self, simulation: Simulation, name: str) -> None:
-        super().__init__(simulation, name)
+        super().__init__(simulation, name, ListenerSecurity("PLAINTEXT"))
         self.asked: set[int] = set()
 
     def ask(self, request: Message, version: int, *, within_s: float = 3 * DELAY_S_MAX) -> Any:

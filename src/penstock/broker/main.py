@@ -16,8 +16,9 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvloop
 
@@ -34,7 +35,7 @@ from penstock.broker.network.server import Server
 from penstock.broker.node import Node, log_config
 from penstock.broker.presence import loss_of
 from penstock.broker.system import SystemClock, SystemEntropy
-from penstock.core.addresses import host_port_text
+from penstock.core.addresses import host_port_text, is_loopback
 from penstock.core.clock import Clock, Entropy
 from penstock.core.exit_codes import ExitCode
 from penstock.core.ids import TopicName
@@ -51,6 +52,9 @@ from penstock.metadata.store import MetadataStore
 from penstock.metadata.store_local import LocalJournal, StoreError, StoreInUse
 from penstock.metadata.topic_config import TopicConfig
 from penstock.protocol.error_codes import BrokerError
+
+if TYPE_CHECKING:
+    from penstock.broker.network.tls import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -95,15 +99,54 @@ def serve_forever(config: BrokerConfig, on_ready: OnReady) -> ExitCode:
     if len(config.log_dirs) != 1:
         raise StartError(ExitCode.BAD_CONFIGURATION, "log.dirs: this broker keeps its data in one directory; name one")
     directory = Path(config.log_dirs[0])
+    tls = _open_certificates(config)
     try:
         # Before anything else: a taken port is the most common reason not to start, and must harm nothing.
-        bound = bind_all(config.listeners)
+        bound = [replace(each, tls=tls.get(each.name)) for each in bind_all(config.listeners)]
     except CannotListen as error:
         raise StartError(ExitCode.CANNOT_LISTEN, str(error)) from None
+    _warn_of_open_listeners(config)
     try:
         return uvloop.run(_serve(config, directory, bound, on_ready))
     finally:
         close_all(bound)
+
+
+def _open_certificates(config: BrokerConfig) -> dict[str, ListenerTls]:
+    """The certificates of every TLS listener by its name. Before any socket is bound: a mistake must harm nothing."""
+    opened: dict[str, ListenerTls] = {}
+    for listener in config.advertised_listeners:
+        settings = config.listener_security[listener.name].tls
+        if settings is None:
+            continue
+        from penstock.broker.network.tls import ListenerTls, TlsError, readable_by_everyone
+
+        try:
+            opened[listener.name] = tls = ListenerTls(settings)
+        except TlsError as error:
+            raise StartError(ExitCode.BAD_CONFIGURATION, f"listener {listener.name}: {error}") from None
+        if readable_by_everyone(settings):
+            logger.warning(
+                "%s: every user of this machine can read the private key; run chmod 600", settings.keystore_file
+            )
+        if listener.host and not tls.covers(listener.host):
+            logger.warning(
+                "listener %s: the certificate is not for %s, which clients are told; they will refuse it unless it "
+                "names that host as a subject alternative name",
+                listener.name,
+                listener.host,
+            )
+    return opened
+
+
+def _warn_of_open_listeners(config: BrokerConfig) -> None:
+    for listener in config.listeners:
+        if not is_loopback(listener.host) and not config.listener_security[listener.name].authenticates:
+            logger.warning(
+                "LISTENER WITHOUT AUTHENTICATION: everyone who can reach %s can read and write all that ACLs leave to "
+                "User:ANONYMOUS; listen on 127.0.0.1, or use SASL_SSL",
+                listener,
+            )
 
 
 async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundListener], on_ready: OnReady) -> ExitCode:

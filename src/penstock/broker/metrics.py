@@ -23,13 +23,19 @@ _LATENCY = "kafka_network_requestmetrics_totaltime_seconds"
 class ListenerMetrics:
     """Connections of one listener, and their bytes."""
 
-    __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "open")
+    __slots__ = ("accepted", "authenticated", "bytes_in", "bytes_out", "closed", "failed_authentication", "open")
 
     def __init__(self, metrics: Metrics, listener: str) -> None:
         prefix = "kafka_server_socketservermetrics_"
         self.open = metrics.gauge(prefix + "connectioncount", "Open connections.", listener=listener)
         self.accepted = metrics.counter(prefix + "connectioncreation_total", "Connections accepted.", listener=listener)
         self.closed = metrics.counter(prefix + "connectionclose_total", "Connections closed.", listener=listener)
+        self.authenticated = metrics.counter(
+            prefix + "successful_authentication_total", "Clients that proved who they are.", listener=listener
+        )
+        self.failed_authentication = metrics.counter(
+            prefix + "failed_authentication_total", "Clients that failed to prove who they are.", listener=listener
+        )
         self.bytes_in = metrics.counter(prefix + "incomingbyte_total", "Bytes received.", listener=listener)
         self.bytes_out = metrics.counter(prefix + "outgoingbyte_total", "Bytes sent.", listener=listener)
 

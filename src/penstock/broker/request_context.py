@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from penstock.broker.access import Access
     from penstock.broker.node import Node
     from penstock.metadata.image import BrokerImage, Endpoint
+    from penstock.security.authentication import Authentication
 
 
 class ClientConnection(Protocol):
@@ -30,8 +31,21 @@ class ClientConnection(Protocol):
         """What the client may do."""
         ...
 
+    @property
+    def authentication(self) -> Authentication | None:
+        """The SASL state of the connection; None on a listener without SASL."""
+        ...
+
+    def authenticated(self) -> None:
+        """`authentication` has a user: from now on the client is that user."""
+        ...
+
     def hang_up(self, reason: str) -> None:
         """Closes the connection once the answers to earlier requests have left."""
+        ...
+
+    def hang_up_after_answer(self, reason: str) -> None:
+        """Closes the connection once the answer to this request has left, too. No later request is looked at."""
         ...
 
 

@@ -42,3 +42,8 @@ def parse_host_port(text: str) -> tuple[str, int]:
 def host_port_text(host: str, port: int) -> str:
     """The inverse of `parse_host_port`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address. An empty host means every interface."""
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -3,7 +3,10 @@
 Owns the precedence of those three (a later one overrides) and their error messages: one line with the place, the key
 and the remedy. Reads no file and no environment itself; the composition root passes their content in.
 
+Secrets are refused on the command line, and no error message contains one.
+
 Invariant: a field's name is its configuration's name with dots as underscores; `listeners`, `advertised_listeners`,
+`listener_security`,
 `inter_broker_listener_name`, `log_dirs` and `node_id` are the only fields that more than one name decides, and
 `super_users` is the only one that is parsed further than its type.
 Invariant: `advertised_listeners` has an entry for each of `listeners`, in the same order.
@@ -13,11 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from penstock.metadata.broker_config_definitions import BROKER_CONFIGS, WITHOUT_EFFECT
 from penstock.metadata.config_definition import ConfigError, ConfigValue, definition_of, nearest_name
 from penstock.metadata.config_source import BrokerLayers
+from penstock.metadata.listener_security import (
+    PREFIX,
+    ListenerSecurity,
+    definition_of_listener_setting,
+    listener_security,
+    split_listener_name,
+)
 from penstock.metadata.listeners import (
     Listener,
     advertised_by_name,
@@ -52,12 +63,14 @@ class BrokerConfig:
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
     inter_broker_listener_name: str
+    listener_security: Mapping[str, ListenerSecurity]
     log_dirs: tuple[str, ...]
 
     authorizer_class_name: str
     super_users: tuple[str, ...]
     allow_everyone_if_no_acl_found: bool
 
+    connection_failed_authentication_delay_ms: int
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
@@ -68,6 +81,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    sasl_server_max_receive_size: int
 
     auto_create_topics_enable: bool
     default_replication_factor: int
@@ -173,6 +187,7 @@ _SPECIAL_FIELDS: Final = {
     "listeners",
     "advertised_listeners",
     "inter_broker_listener_name",
+    "listener_security",
     "log_dirs",
     "super_users",
 }
@@ -195,7 +210,14 @@ def _from_overrides(overrides: Iterable[str]) -> Iterator[_Setting]:
         name, equals, text = override.partition("=")
         if not equals:
             raise ConfigError(f"--set {override}: a value is missing; write --set name=value")
-        yield _Setting(name.strip(), text, f"--set {override}")
+        name = name.strip()
+        if _is_secret(name):
+            # Every user of the machine can read a process's command line.
+            raise ConfigError(
+                f"--set {name}: a secret on the command line can be read by every user of this machine; "
+                "write it to the file of --config, or set the environment variable"
+            )
+        yield _Setting(name, text, f"--set {override}")
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[_Setting]:
@@ -203,11 +225,25 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[_Setting]:
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _PROGRAM_VARIABLES:
             continue
         name = variable[len(ENVIRONMENT_PREFIX) :].lower().replace("_", ".")
-        known = name in BROKER_CONFIGS or name in NAMES_WITHOUT_EFFECT or refusal(name) is not None
+        known = (
+            name in BROKER_CONFIGS
+            or name.startswith(PREFIX)
+            or name in NAMES_WITHOUT_EFFECT
+            or refusal(name) is not None
+        )
         # The prefix is shared with Penstock's other tools: a variable that resembles no broker setting is theirs,
         # one that does is a mistake in writing, and saying nothing would leave the user with a default.
         if known or nearest_name(name, BROKER_CONFIGS) is not None:
             yield _Setting(name, environment[variable], variable)
+
+
+def _is_secret(name: str) -> bool:
+    definition = BROKER_CONFIGS.get(name)
+    return (
+        name.endswith("sasl.jaas.config")
+        or (definition is not None and definition.sensitive)
+        or (name.startswith(PREFIX) and name.endswith(("password", ".key")))
+    )
 
 
 def _check_static(name: str, text: str) -> bool:
@@ -216,7 +252,10 @@ def _check_static(name: str, text: str) -> bool:
         return False
     if name == WITHOUT_EFFECT:
         raise ConfigError(f"{name} describes this version of the broker, and cannot be set; remove it")
-    reason = refusal(name)
+    if name.startswith(PREFIX):
+        definition_of_listener_setting(name, BROKER_CONFIGS).parse(text)
+        return True
+    reason = None if name in BROKER_CONFIGS else refusal(name)
     if reason is not None:
         raise ConfigError(f"{name} is not supported: {reason}; remove it")
     definition_of("broker", name, BROKER_CONFIGS).parse(text)
@@ -249,13 +288,40 @@ def _listeners(layers: BrokerLayers) -> dict[str, object]:
     advertised_texts = _names(_effective("advertised.listeners", layers))
     advertised = parse_listeners("advertised.listeners", advertised_texts, protocols, controller_names)
     inter_broker_name = _effective("inter.broker.listener.name", layers)
+    _check_listener_prefixes(layers, {listener.name for listener in listeners})
     return {
+        "listener_security": {
+            listener.name: listener_security(
+                listener.name,
+                listener.protocol,
+                partial(_effective_for, listener.name, layers),
+                layers.static,
+            )
+            for listener in listeners
+        },
         "listeners": listeners,
         "advertised_listeners": advertised_by_name(listeners, advertised),
         "inter_broker_listener_name": inter_broker_listener(
             listeners, None if inter_broker_name is None else str(inter_broker_name)
         ),
     }
+
+
+def _effective_for(listener_name: str, layers: BrokerLayers, name: str) -> ConfigValue:
+    """The listener's own value, or the one for all listeners."""
+    own = layers.static.get(f"{PREFIX}{listener_name.lower()}.{name}")
+    return _effective(name, layers) if own is None else BROKER_CONFIGS[name].parse(own)
+
+
+def _check_listener_prefixes(layers: BrokerLayers, listener_names: set[str]) -> None:
+    """A prefix that belongs to no listener would leave a listener with less security than was written down."""
+    for name in layers.static:
+        parts = split_listener_name(name)
+        if parts is not None and parts[0].upper() not in listener_names:
+            raise ConfigError(
+                f"{name}: {parts[0]} is not one of the names in listeners ({', '.join(sorted(listener_names))}), "
+                "in lower case"
+            )
 
 
 def _super_users(text: str) -> tuple[str, ...]:

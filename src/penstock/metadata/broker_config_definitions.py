@@ -2,7 +2,8 @@
 
 A table only: `broker_config.py` resolves it. Kafka's other names are in `unsupported_broker_configs.py`.
 Differences from Kafka: `node.id`, `process.roles` and `log.dir` have defaults, so that a broker starts without any
-configuration; listeners cannot be changed while the broker runs; and only PLAINTEXT is offered.
+configuration; listeners cannot be changed while the broker runs; certificates are PEM only; and
+`sasl.enabled.mechanisms` has no default, because Kafka's is GSSAPI, which is not offered.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.metadata.config_definition import INT_MAX, LONG_MAX, ConfigDefinition, ConfigType, DynamicScope, table
+from penstock.metadata.listener_security import PROTOCOLS, SASL_MECHANISMS
 from penstock.metadata.topic_config_definitions import (
     CLEANUP_POLICIES,
     COMPRESSION_TYPES,
@@ -22,6 +24,7 @@ _DOUBLE: Final = ConfigType.DOUBLE
 _INT: Final = ConfigType.INT
 _LIST: Final = ConfigType.LIST
 _LONG: Final = ConfigType.LONG
+_PASSWORD: Final = ConfigType.PASSWORD
 _SHORT: Final = ConfigType.SHORT
 _STRING: Final = ConfigType.STRING
 _CLUSTER_WIDE: Final = DynamicScope.CLUSTER_WIDE
@@ -55,13 +58,58 @@ BROKER_CONFIGS: Final = table((
     _define("inter.broker.listener.name", _STRING, None,
             "The listener that brokers use to reach each other."),
     _define("security.inter.broker.protocol", _STRING, "PLAINTEXT",
-            "The security protocol between brokers.", choices=("PLAINTEXT",)),
+            "The security protocol between brokers.", choices=PROTOCOLS, has_effect=False),
     _define("controller.listener.names", _LIST, None,
             "The listeners that belong to Kafka's own controllers; Penstock opens none of them."),
     _define("log.dir", _LIST, ".penstock/data",
             "The directory that holds the data, if log.dirs is not set."),
     _define("log.dirs", _LIST, None,
             "The directories that hold the data."),
+    # TLS. Each of these may be set for one listener: listener.name.<name>.<setting>.
+    _define("ssl.keystore.type", _STRING, "PEM",
+            "The format of the key store.", choices=("PEM",), per_listener=True),
+    _define("ssl.keystore.location", _STRING, None,
+            "A PEM file with the broker's private key and its certificates; read again when it changes.",
+            per_listener=True),
+    _define("ssl.keystore.certificate.chain", _STRING, None,
+            "The broker's certificates as PEM text, in place of a file.", per_listener=True),
+    _define("ssl.keystore.key", _PASSWORD, None,
+            "The broker's private key as PEM text, in place of a file.", per_listener=True),
+    _define("ssl.key.password", _PASSWORD, None,
+            "The password of the private key.", per_listener=True),
+    _define("ssl.truststore.type", _STRING, "PEM",
+            "The format of the trust store.", choices=("PEM",), per_listener=True),
+    _define("ssl.truststore.location", _STRING, None,
+            "A PEM file with the authorities that client certificates are checked by; read again when it changes.",
+            per_listener=True),
+    _define("ssl.truststore.certificates", _STRING, None,
+            "The authorities as PEM text, in place of a file.", per_listener=True),
+    _define("ssl.client.auth", _STRING, "none",
+            "Whether clients need a certificate.", choices=("required", "requested", "none"), per_listener=True),
+    _define("ssl.enabled.protocols", _LIST, "TLSv1.2,TLSv1.3",
+            "The versions of TLS that are offered.", choices=("TLSv1.2", "TLSv1.3"), per_listener=True),
+    _define("ssl.protocol", _STRING, "TLSv1.3",
+            "The newest version of TLS; ssl.enabled.protocols decides.", choices=("TLSv1.2", "TLSv1.3"),
+            per_listener=True, has_effect=False),
+    _define("ssl.cipher.suites", _LIST, None,
+            "The cipher suites of TLS 1.2, by OpenSSL's names; unset means OpenSSL's defaults.", per_listener=True),
+    _define("ssl.principal.mapping.rules", _STRING, "DEFAULT",
+            "How the name in a client certificate becomes a user: RULE:pattern/replacement/[LU], DEFAULT.",
+            per_listener=True),
+    _define("ssl.endpoint.identification.algorithm", _STRING, "https",
+            "How brokers check each other's host names.", per_listener=True, has_effect=False),
+    # SASL.
+    _define("sasl.enabled.mechanisms", _LIST, None,
+            "The SASL mechanisms that are offered.", choices=SASL_MECHANISMS, per_listener=True),
+    _define("sasl.mechanism.inter.broker.protocol", _STRING, None,
+            "The SASL mechanism between brokers.", choices=SASL_MECHANISMS, has_effect=False),
+    _define("sasl.server.max.receive.size", _INT, "524288",
+            "The largest request of a client that has not authenticated yet.", minimum=1024),
+    _define("connections.max.reauth.ms", _LONG, "0",
+            "How long an authenticated session lasts before the client must authenticate again; 0 means no limit.",
+            minimum=0, per_listener=True),
+    _define("connection.failed.authentication.delay.ms", _INT, "100",
+            "How long the answer to a failed authentication is held back.", minimum=0),
     # Who may do what.
     _define("authorizer.class.name", _STRING, "",
             "The authorizer that decides by ACLs; empty allows everything.", choices=("", STANDARD_AUTHORIZER)),

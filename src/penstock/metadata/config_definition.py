@@ -72,6 +72,8 @@ class ConfigDefinition(NamedTuple):
     throttled_replicas: bool = False
     internal: bool = False
     scope: DynamicScope = DynamicScope.READ_ONLY
+    per_listener: bool = False
+    """Whether a listener can have a value of its own: `listener.name.<name>.<setting>`."""
     has_effect: bool = True
     """False where this version stores and describes the setting, as Kafka's clients expect, and does nothing else."""
 

@@ -6,9 +6,10 @@ Parses addresses and checks names. The broker opens the sockets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.metadata.config_definition import ConfigError
+from penstock.metadata.listener_security import PROTOCOLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Listener:
     name: str
     host: str
     port: int
+    protocol: str = "PLAINTEXT"
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -42,6 +44,11 @@ def parse_protocol_map(text: str) -> dict[str, str]:
         name, colon, protocol = entry.partition(":")
         if not colon or not name or not protocol:
             raise ConfigError(f"listener.security.protocol.map: {entry!r} is not a NAME:PROTOCOL pair")
+        if protocol.strip().upper() not in PROTOCOLS:
+            raise ConfigError(
+                f"listener.security.protocol.map: {protocol.strip()} is not a security protocol; expected one of "
+                f"{', '.join(PROTOCOLS)}"
+            )
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols
 
@@ -49,7 +56,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 def parse_listeners(
     key: str, addresses: Sequence[str], protocols: Mapping[str, str], controller_names: Sequence[str]
 ) -> tuple[Listener, ...]:
-    """The addresses that this broker serves. Those of Kafka's controllers are left out, and only PLAINTEXT passes."""
+    """The addresses that this broker serves, with their protocols. Those of Kafka's controllers are left out."""
     controllers = {name.upper() for name in controller_names}
     listeners: list[Listener] = []
     for address in addresses:
@@ -61,11 +68,9 @@ def parse_listeners(
             raise ConfigError(
                 f"{key}: the listener name {listener.name} has no protocol; add it to listener.security.protocol.map"
             )
-        if protocol != "PLAINTEXT":
-            raise ConfigError(f"{key}: {address!r} wants {protocol}, and this broker only offers PLAINTEXT")
         if any(other.name == listener.name for other in listeners):
             raise ConfigError(f"{key}: the listener name {listener.name} is used twice; give each its own name")
-        listeners.append(listener)
+        listeners.append(replace(listener, protocol=protocol))
     return tuple(listeners)
 
 

@@ -61,25 +61,25 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
     "early.start.listeners": "all listeners start together",
     "client.quota.callback.": "quota callbacks are Java classes",
     "config.providers": "configuration providers are Java classes",
-    "connection.failed.authentication.": "this broker has no authentication",
-    "connections.max.reauth.": "this broker has no authentication",
     "cordoned.log.dirs": "log directories cannot be cordoned",
     "create.topic.policy.": "policy classes are Java classes",
     "delegation.token.": "this broker has no delegation tokens",
     "follower.fetch.last.tiered.": "this broker has no tiered storage",
-    "listener.name.": "settings cannot differ between listeners",
     "max.connection.creation.rate": "the rate of new connections is not limited",
     "max.connections.per.ip.overrides": "max.connections.per.ip is the same for every address",
     "principal.builder.": "principal builders are Java classes",
     "remote.": "this broker has no tiered storage",
-    "sasl.": "this broker has no SASL",
+    "sasl.jaas.config": "name the listener and the mechanism: listener.name.<name>.plain.sasl.jaas.config",
+    "sasl.": "this broker does not offer that part of SASL",
     "security.providers": "security providers are Java classes",
-    "ssl.": "this broker has no TLS",
+    "ssl.keystore.password": "a PEM key store has no password: set ssl.key.password for its key",
+    "ssl.truststore.password": "a PEM trust store has no password",
+    "ssl.": "this broker does not offer that part of TLS",
 }
 
 
 def refusal(name: str) -> str | None:
-    """Why a name is refused, or None if it is not."""
+    """Why a name is refused, or None if it is not. Names that are supported must be looked for before."""
     for prefix, reason in REFUSED_PREFIXES.items():
         if name.startswith(prefix):
             return reason

@@ -47,6 +47,10 @@ class FrameBuffer:
     def capacity(self) -> int:
         return len(self._view)
 
+    def allow(self, frame_bytes_max: int) -> None:
+        """Frames may have up to this size from now on."""
+        self._frame_bytes_max = frame_bytes_max
+
     @property
     def pending(self) -> int:
         """The number of bytes that have arrived and were not taken."""

@@ -24,6 +24,7 @@ from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.image import Change, Endpoint
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.error_codes import BrokerError
+from penstock.security.authentication import Authentication
 from penstock.security.authorizer import Client
 from tests.unit.metadata.stores import immediate_store
 
@@ -37,6 +38,14 @@ class FakeConnection:
     listener_name: str = LISTENER_NAME
     peer: str = "127.0.0.1:1"
     access: Access = field(default_factory=lambda: Access(None, Client(ANONYMOUS, "127.0.0.1")))
+
+    authentication: Authentication | None = None
+
+    def authenticated(self) -> None:
+        pass
+
+    def hang_up_after_answer(self, reason: str) -> None:
+        pass
 
     def hang_up(self, reason: str) -> None:
         raise AssertionError(f"the connection would be closed: {reason}")

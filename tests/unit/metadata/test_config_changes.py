@@ -93,7 +93,7 @@ def test_brokers_take_what_is_dynamic() -> None:
         ("node.id", "5", "cannot be changed while the broker runs"),
         ("message.max.byte", "5", "did you mean message.max.bytes"),
         ("message.max.bytes", "x", "message.max.bytes"),
-        ("ssl.keystore.location", "/x", "no TLS"),
+        ("ssl.engine.factory.class", "x", "part of TLS"),
         ("num.io.threads", "5", "no effect"),
         ("log.retention.ms", "0", "0 is not accepted"),
     ],

@@ -29,7 +29,7 @@ def find_readable_partition(context: RequestContext, topic: str | TopicId, index
     if context.access.is_restricted:
         named = topic if isinstance(topic, str) else None
         if named is None and topic in image.topics_by_id:
-            named = image.topics_by_id[TopicId(topic)].name  # type: ignore[arg-type]
+            named = image.topics_by_id[TopicId(topic)].name
         if named is not None:
             context.access.check_topic(AclOperation.READ, named)
     return find_partition(image, topic, index)

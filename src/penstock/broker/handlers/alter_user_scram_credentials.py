@@ -17,11 +17,13 @@ from penstock.protocol.definitions.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.security.sasl_server import scram_credential_of
 
+_Parts = list[ScramCredentialDeletion | ScramCredentialUpsertion]
 _USER_CHARACTERS_MAX: Final = 1000
 _SALT_BYTES_MAX: Final = 1024
 
@@ -29,12 +31,13 @@ _SALT_BYTES_MAX: Final = 1024
 def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse | Deferred:
-    users = list(dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions)))
+    parts: _Parts = [*request.deletions, *request.upsertions]
+    users = list(dict.fromkeys(each.name for each in parts))
     try:
         context.access.check_cluster(AclOperation.ALTER)
     except BrokerError as error:
         return AlterUserScramCredentialsResponse(results=[_result(user, error) for user in users])
-    alterations, refused = _parsed(request)
+    alterations, refused = _parsed(parts)
     answer = Barrier()
     not_possible: dict[str, BrokerError] = {}
 
@@ -52,11 +55,11 @@ def handle(
     return answer
 
 
-def _parsed(request: AlterUserScramCredentialsRequest) -> tuple[list[Alteration], dict[str, BrokerError]]:
+def _parsed(parts: _Parts) -> tuple[list[Alteration], dict[str, BrokerError]]:
     """What the request asks for, and the users for whom it cannot be asked."""
     alterations: list[Alteration] = []
     refused: dict[str, BrokerError] = {}
-    for each in (*request.deletions, *request.upsertions):
+    for each in parts:
         try:
             _check_user(each.name)
             mechanism = _mechanism(each.mechanism)

@@ -27,10 +27,14 @@ from penstock.protocol.framing import FrameBuffer
 from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header
 
 if TYPE_CHECKING:
+    import socket
+
     from penstock.broker.access import Access
     from penstock.broker.metrics import ListenerMetrics
+    from penstock.broker.network.sender import ResponseSender
     from penstock.broker.network.server import Server
     from penstock.broker.node import Node
+    from penstock.security.authentication import Authentication
 
 logger = logging.getLogger(__name__)
 
@@ -53,13 +57,27 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """Speaks the Kafka protocol with one peer; knows nothing of what the APIs mean."""
 
-    def __init__(self, server: Server, node: Node, listener_name: str, traffic: ListenerMetrics) -> None:
+    def __init__(
+        self,
+        server: Server,
+        node: Node,
+        listener_name: str,
+        traffic: ListenerMetrics,
+        authentication: Authentication | None = None,
+    ) -> None:
         self._server = server
         self._node = node
         self._traffic = traffic
         self._requests = node.request_metrics
         self.listener_name = listener_name
-        self._frames = FrameBuffer(node.config.socket_request_max_bytes)
+        self.authentication = authentication
+        # What every request has to pass; None once there is nothing left to decide, so that it costs one comparison.
+        self._gate = authentication
+        config = node.config
+        largest = config.socket_request_max_bytes
+        self._frames = FrameBuffer(
+            largest if authentication is None else min(largest, config.sasl_server_max_receive_size)
+        )
         self._line: deque[_Slot] = deque()
         self._outgoing: list[Any] = []
         self._handling = False
@@ -81,11 +99,14 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         if peer:
             self.access = self._node.access_of(ANONYMOUS, peer[0])
-        self._sender = self._server.new_sender(transport_socket, self._node.loop, self._drained, self.close)
+        self._sender = self._new_sender(transport_socket)
         self.last_active = self._node.loop.time()
         self._traffic.accepted.value += 1
         self._traffic.open.value += 1
         self._server.opened(self)
+
+    def _new_sender(self, transport_socket: socket.socket) -> ResponseSender:
+        return self._server.new_sender(transport_socket, self._node.loop, self._drained, self.close)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer()
@@ -150,6 +171,8 @@ class Connection(asyncio.BufferedProtocol):
         route = BY_API_KEY.get(api_key)
         if route is None:
             raise ProtocolError(f"API {api_key} is not served here")
+        if self._gate is not None:
+            self._gate.check(api_key, route.name, self._node.clock.monotonic_ms())
         if api_key == API_VERSIONS_KEY and not route.min_version <= version <= route.max_version:
             from penstock.broker.handlers.api_versions import unsupported_version
 
@@ -289,6 +312,23 @@ class Connection(asyncio.BufferedProtocol):
             self._close_when_answered()
         elif self._reading_paused:
             self._resume_reading()
+
+    # Authentication
+
+    def authenticated(self) -> None:
+        assert self.authentication is not None
+        user = self.authentication.user
+        assert user is not None
+        self.access = self._node.access_of(f"User:{user}", self.access.client.host)
+        self._frames.allow(self._node.config.socket_request_max_bytes)
+        self._traffic.authenticated.value += 1
+        if self.authentication.is_settled:
+            self._gate = None
+
+    def hang_up_after_answer(self, reason: str) -> None:
+        """The answer is on its way into the line, which `_close_when_answered` waits for."""
+        self._traffic.failed_authentication.value += 1
+        self._failure = reason
 
     def hang_up(self, reason: str) -> None:
         """Asked for by a handler; what was asked before that request is still answered."""

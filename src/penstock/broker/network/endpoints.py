@@ -10,11 +10,14 @@ import errno
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.core.addresses import host_port_text
 from penstock.metadata.image import Endpoint
 from penstock.metadata.listeners import Listener
+
+if TYPE_CHECKING:
+    from penstock.broker.network.tls import ListenerTls
 
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - what a listener may say, not what we bind
 
@@ -29,6 +32,7 @@ class BoundListener:
 
     name: str
     socket: socket.socket
+    tls: ListenerTls | None = None
 
     @property
     def port(self) -> int:
@@ -63,6 +67,7 @@ def advertised_endpoints(advertised: Sequence[Listener], bound: Sequence[BoundLi
         listener.name: Endpoint(
             socket.gethostname() if listener.host in _ANY_ADDRESS else listener.host,
             listener.port or ports[listener.name],
+            listener.protocol,
         )
         for listener in advertised
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from penstock.broker.metrics import ListenerMetrics
 from penstock.broker.network.connection import Connection
@@ -12,6 +13,11 @@ from penstock.broker.network.endpoints import BoundListener
 from penstock.broker.network.sender import NewSender, Sender
 from penstock.broker.node import Node
 from penstock.core import limits
+
+if TYPE_CHECKING:
+    from penstock.broker.network.listener_gate import ListenerGate
+    from penstock.broker.network.tls import ListenerTls
+    from penstock.metadata.listener_security import ListenerSecurity
 
 
 class Server:
@@ -26,18 +32,54 @@ class Server:
         self._connections: set[Connection] = set()
         self._listeners: list[asyncio.Server] = []
         self._idle_check: asyncio.TimerHandle | None = None
+        self._certificate_check: asyncio.TimerHandle | None = None
+        self._tls: list[ListenerTls] = []
 
     async def listen(self, bound: Sequence[BoundListener]) -> None:
         for listener in bound:
             traffic = ListenerMetrics(self._node.metrics, listener.name)
+            security = self._node.config.listener_security[listener.name]
+            gate = self._gate(security)
+            new_connection: Callable[[], Connection] = partial(self.new_connection, listener.name, traffic, gate)
+            if listener.tls is not None:
+                self._tls.append(listener.tls)
+                new_connection = self._tls_connections(listener.name, traffic, gate, listener.tls)
             self._listeners.append(
                 await self._node.loop.create_server(
-                    partial(Connection, self, self._node, listener.name, traffic),
+                    new_connection,
                     sock=listener.socket,
                     backlog=limits.LISTEN_BACKLOG,
                 )
             )
         self._schedule_idle_check()
+        self._schedule_certificate_check()
+
+    def _tls_connections(
+        self, listener_name: str, traffic: ListenerMetrics, gate: ListenerGate | None, tls: ListenerTls
+    ) -> Callable[[], Connection]:
+        # Imported here: a broker without TLS does not need it.
+        from penstock.broker.network.tls_connection import HandshakeSlots, TlsConnection
+
+        slots = HandshakeSlots()
+        ciphertext = memoryview(bytearray(limits.TLS_READ_BYTES))
+
+        def new_connection() -> Connection:
+            authentication = None if gate is None else gate.new_authentication()
+            return TlsConnection(self, self._node, listener_name, traffic, authentication, tls, slots, ciphertext)
+
+        return new_connection
+
+    def _gate(self, security: ListenerSecurity) -> ListenerGate | None:
+        if security.sasl is None:
+            return None
+        # Imported here: a broker without SASL does not need it.
+        from penstock.broker.network.listener_gate import ListenerGate
+
+        return ListenerGate(security.sasl, self._node)
+
+    def new_connection(self, listener_name: str, traffic: ListenerMetrics, gate: ListenerGate | None) -> Connection:
+        authentication = None if gate is None else gate.new_authentication()
+        return Connection(self, self._node, listener_name, traffic, authentication)
 
     def stop_listening(self) -> None:
         for listener in self._listeners:
@@ -47,6 +89,8 @@ class Server:
         self.stop_listening()
         if self._idle_check is not None:
             self._idle_check.cancel()
+        if self._certificate_check is not None:
+            self._certificate_check.cancel()
         for connection in tuple(self._connections):
             connection.close()
 
@@ -59,6 +103,15 @@ class Server:
     def _schedule_idle_check(self) -> None:
         idle_seconds = self._node.config.connections_max_idle_ms / 1000
         self._idle_check = self._node.loop.call_later(min(idle_seconds, 60.0) / 2, self._close_idle)
+
+    def _schedule_certificate_check(self) -> None:
+        if self._tls:
+            self._certificate_check = self._node.loop.call_later(limits.CERTIFICATE_CHECK_S, self._check_certificates)
+
+    def _check_certificates(self) -> None:
+        for tls in self._tls:
+            tls.reload_if_changed()
+        self._schedule_certificate_check()
 
     def _close_idle(self) -> None:
         deadline = self._node.loop.time() - self._node.config.connections_max_idle_ms / 1000
