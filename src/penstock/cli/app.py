@@ -12,7 +12,21 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import consume, dead_letters, docs, group, logs, pipelines, produce, run, topic, up, validate
+from penstock.cli import (
+    acl,
+    consume,
+    dead_letters,
+    docs,
+    group,
+    logs,
+    pipelines,
+    produce,
+    run,
+    topic,
+    up,
+    user,
+    validate,
+)
 from penstock.cli.broker import run_broker
 from penstock.cli.command_error import CommandError
 from penstock.cli.options import examples
@@ -53,6 +67,8 @@ def _build() -> typer.Typer:
     )
     app.add_typer(topic.build(), name="topic")
     app.add_typer(group.build(), name="group")
+    app.add_typer(user.build(), name="user")
+    app.add_typer(acl.build(), name="acl")
     app.add_typer(dead_letters.build(), name="dead-letters")
     app.command("produce", epilog=produce.EPILOG)(produce.produce)
     app.command("consume", epilog=consume.EPILOG)(consume.consume)
@@ -94,7 +110,15 @@ def _options_before_the_command(
 def run_app(words: list[str]) -> int:
     """Returns the exit code; raises CommandError for every failure that a user can cause."""
     from penstock.client.local_broker.process import BrokerProcessError
-    from penstock.core.errors import BrokerUnreachable, ClientError, InvalidClientSetting, UnknownGroup, UnknownTopic
+    from penstock.core.errors import (
+        AccessDenied,
+        BrokerUnreachable,
+        ClientError,
+        InvalidClientSetting,
+        UnknownGroup,
+        UnknownTopic,
+    )
+    from penstock.protocol.error_codes import BrokerError
 
     command = typer.main.get_command(_build())
     if COMPLETION_VARIABLE in os.environ:
@@ -116,8 +140,13 @@ def run_app(words: list[str]) -> int:
         raise CommandError(str(failure), ExitCode.NOT_FOUND) from failure
     except InvalidClientSetting as failure:
         raise CommandError(str(failure), ExitCode.USAGE) from failure
+    except AccessDenied as failure:
+        raise CommandError(str(failure), ExitCode.ACCESS_DENIED) from failure
     except ClientError as failure:
         raise CommandError(str(failure), ExitCode.FAILURE) from failure
+    except BrokerError as failure:
+        # Of the wire client, for requests that librdkafka does not have.
+        raise CommandError(str(failure), failure.entry.exit_code) from failure
     except BrokerProcessError as failure:
         code = ExitCode(failure.exit_code) if failure.exit_code in _BROKER_CODES else ExitCode.FAILURE
         # The child's last line on stderr already names the problem.

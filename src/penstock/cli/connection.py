@@ -7,23 +7,36 @@ all commands. It must not know what a command does with the connection.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.command_error import usage_error
 from penstock.cli.options import parse_assignments
 from penstock.client.local_broker.bootstrap import embedded_broker, require_listener
+from penstock.client.security_settings import in_librdkafka_names
 from penstock.core.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
+from penstock.core.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
     from penstock.wire.client import WireClient
+
+COMMAND_CONFIG_VARIABLE: Final = "PENSTOCK_COMMAND_CONFIG"
+_SECRET_NAMES: Final = frozenset(
+    {"sasl.jaas.config", "sasl.oauthbearer.client.secret", "sasl.password", "ssl.key.password", "ssl.keystore.key",
+     "ssl.keystore.password", "ssl.key.pem"}
+)  # fmt: skip
 
 
 @contextlib.contextmanager
 def connected(bootstrap_server: str | None, client_properties: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     """Yields the librdkafka configuration for a broker that accepts connections while the context lasts."""
-    properties: dict[str, Any] = dict(parse_assignments(client_properties or (), "-X"))
+    properties: dict[str, Any] = in_librdkafka_names(
+        _command_config() | parse_assignments(client_properties or (), "-X")
+    )
+    _warn_of_secrets(client_properties or ())
     named = bootstrap_server or properties.get("bootstrap.servers")
     if named is not None:
         try:
@@ -45,6 +58,32 @@ def wire_connected(configuration: Mapping[str, Any]) -> Iterator[WireClient]:
         {name: str(value) for name, value in configuration.items() if name in WIRE_SETTING_NAMES}
     ) as client:
         yield client
+
+
+def _command_config() -> dict[str, str]:
+    """The client's settings in the file that PENSTOCK_COMMAND_CONFIG names, as --command-config of Kafka's tools."""
+    path = os.environ.get(COMMAND_CONFIG_VARIABLE)
+    if not path:
+        return {}
+    try:
+        entries = parse_properties(Path(path).read_text(encoding="utf-8"))
+    except PropertiesError as mistake:
+        raise usage_error(f"{COMMAND_CONFIG_VARIABLE}: {path}:{mistake.line_number}: {mistake.reason}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise usage_error(f"{COMMAND_CONFIG_VARIABLE}: {path}: {reason}") from None
+    return {entry.key: entry.value for entry in entries}
+
+
+def _warn_of_secrets(words: Sequence[str]) -> None:
+    for word in words:
+        name = word.partition("=")[0].strip()
+        if name in _SECRET_NAMES:
+            print(
+                f"penstock: every user of this machine can read {name} on the command line; write it to a file and "
+                f"set {COMMAND_CONFIG_VARIABLE}",
+                file=sys.stderr,
+            )
 
 
 def _announce(address: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from penstock.core.errors import (
+    AccessDenied,
     BrokerUnreachable,
     ClientError,
     CommitRefused,
@@ -33,6 +34,7 @@ Answer = TypeVar("Answer")
 _LOCAL_INVALID_ARGUMENT: Final = -186
 _UNREACHABLE: Final = frozenset({-195, -193, -187, -185, -192})  # transport, resolve, all brokers down, both timeouts
 _UNKNOWN: Final = frozenset({-190, -188, 3})  # unknown partition, unknown topic, and the broker's code for both
+_DENIED: Final = frozenset({29, 30, 31, 53, 58, -169})  # topic, group, cluster, transactional id, and both of SASL
 _TOPIC_ALREADY_EXISTS: Final = 36
 _COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 _GROUP_ID_NOT_FOUND: Final = 69
@@ -67,6 +69,8 @@ def from_kafka_error(error: KafkaError, subject: str) -> ClientError:
         return ProducerFenced(f"{subject}: another producer has taken over this transactional.id ({reason})")
     if code in _UNREACHABLE:
         return BrokerUnreachable(f"{subject}: the broker did not respond ({reason})")
+    if code in _DENIED:
+        return AccessDenied(f"{subject}: {reason} ({error.name()})")
     if code in _UNKNOWN:
         return UnknownTopic(f"{subject} does not exist")
     if code == _TOPIC_ALREADY_EXISTS:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.client.security_settings import in_librdkafka_names
 from penstock.client.setting_definitions import (
     ADMIN,
     ASSIGNORS,
@@ -94,6 +95,7 @@ def _checked(
     values: dict[str, Any] = {
         name: definition.default for name, definition in definitions.items() if definition.default is not None
     }
+    config = in_librdkafka_names(config)
     for name, value in config.items():
         definition = definitions.get(name)
         if definition is not None:

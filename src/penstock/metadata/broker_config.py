@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from penstock.core.properties import PropertiesError, parse_properties
 from penstock.metadata.broker_config_definitions import BROKER_CONFIGS, WITHOUT_EFFECT
 from penstock.metadata.config_definition import ConfigError, ConfigValue, definition_of, nearest_name
 from penstock.metadata.config_source import BrokerLayers
@@ -37,12 +38,11 @@ from penstock.metadata.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
-from penstock.metadata.properties import PropertiesError, parse_properties
 from penstock.metadata.unsupported_broker_configs import NAMES_WITHOUT_EFFECT, refusal
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
 # Variables that the program itself reads, although their names resemble a broker's settings.
-_PROGRAM_VARIABLES: Final = frozenset({"PENSTOCK_LOG_LEVEL"})
+_PROGRAM_VARIABLES: Final = frozenset({"PENSTOCK_COMMAND_CONFIG", "PENSTOCK_LOG_LEVEL"})
 
 
 class _Setting(NamedTuple):

@@ -38,10 +38,14 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from penstock.core.acls import AclBinding
+from penstock.core.credentials import ScramMechanism
 from penstock.core.ids import OffsetAndMetadata, ProducerIdentity, TopicPartition
 from penstock.core.isolation import IsolationLevel
+from penstock.security.acl_filters import AclFilter
 from penstock.wire import offsets as offset_requests
 from penstock.wire import transactions as transaction_requests
+from penstock.wire.access_control import describe_acls, describe_users
 from penstock.wire.cluster import Cluster
 from penstock.wire.configs import topic_config
 from penstock.wire.connection import Pending
@@ -127,6 +131,14 @@ class WireClient:
     def group_states(self, *, timeout_s: float | None = None) -> dict[str, str]:
         """The state of every consumer group, as its broker names it."""
         return group_states(self._cluster, timeout_s)
+
+    def describe_acls(self, wanted: AclFilter, *, timeout_s: float | None = None) -> list[AclBinding]:
+        """The ACLs that the filter matches. BrokerError: the client may not see them, or the broker has none."""
+        return describe_acls(self._cluster, wanted, timeout_s)
+
+    def describe_users(self, *, timeout_s: float | None = None) -> dict[str, dict[ScramMechanism, int]]:
+        """The SCRAM users: iterations by mechanism. BrokerError: the client may not see them."""
+        return describe_users(self._cluster, timeout_s)
 
     def partition_sizes(self, *, timeout_s: float | None = None) -> dict[TopicPartition, int]:
         """The bytes that each partition takes on disk, for all topics."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.ids import BrokerId, ProducerId, uuid_bytes
+from penstock.core.properties import parse_properties
 from penstock.metadata.image import (
     BrokerConfigChanged,
     ClusterImage,
@@ -20,7 +21,6 @@ from penstock.metadata.image import (
     TopicDeleted,
 )
 from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
-from penstock.metadata.properties import parse_properties
 from penstock.metadata.store_local import COMPACTION_BYTES_MIN, JOURNAL, META_PROPERTIES, LocalJournal, StoreError
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.clocks import SeededEntropy

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.metadata.properties import Entry, PropertiesError, format_properties, parse_properties
+from penstock.core.properties import Entry, PropertiesError, format_properties, parse_properties
 
 
 @pytest.mark.parametrize(

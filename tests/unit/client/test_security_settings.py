@@ -1,0 +1,58 @@
+"""Kafka's security settings in librdkafka's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.client.security_settings import in_librdkafka_names
+from penstock.client.settings import admin_settings
+from penstock.core.errors import InvalidClientSetting
+
+SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="hush";'
+
+
+def test_kafka_s_names() -> None:
+    config = {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": SCRAM,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/ca.pem",
+        "ssl.keystore.type": "pem",
+        "ssl.keystore.location": "/client.pem",
+    }
+    translated = admin_settings(config).librdkafka
+    assert {name: translated[name] for name in translated if name.startswith(("sasl", "ssl"))} == {
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "alice",
+        "sasl.password": "hush",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.certificate.location": "/client.pem",
+        "ssl.key.location": "/client.pem",
+    }
+
+
+def test_other_settings_stay_as_they_are() -> None:
+    config = {"ssl.keystore.location": "/client.p12", "ssl.keystore.password": "x", "linger.ms": 5}
+    assert in_librdkafka_names(config) == config
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"sasl.jaas.config": SCRAM}, "needs sasl.mechanism"),
+        ({"sasl.jaas.config": SCRAM, "sasl.mechanism": "PLAIN"}, "requires PlainLoginModule, not ScramLoginModule"),
+        ({"sasl.jaas.config": "hush", "sasl.mechanism": "PLAIN"}, "expected one entry"),
+        ({"sasl.jaas.config": SCRAM, "sasl.mechanism": "PLAIN", "sasl.username": "x"}, "not both"),
+        ({"sasl.jaas.config": "PlainLoginModule required;", "sasl.mechanism": "PLAIN"}, "no username or no password"),
+        ({"ssl.truststore.type": "JKS", "ssl.truststore.location": "/x"}, "only PEM is supported; convert it"),
+        ({"ssl.keystore.type": "PEM", "ssl.keystore.password": "hush"}, "set ssl.key.password for its key"),
+    ],
+)
+def test_mistakes(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidClientSetting, match=message) as refused:
+        in_librdkafka_names(config)
+    assert "hush" not in str(refused.value)
