@@ -9,6 +9,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from penstock.broker.metrics import ListenerMetrics
 from penstock.broker.network.endpoints import BoundListener
 from penstock.broker.network.server import Server
 from penstock.broker.network.tls import ListenerTls
@@ -44,6 +46,7 @@ TIMEOUT_S = 30
 class Secured:
     port: int
     ca: Path
+    traffic: ListenerMetrics
 
     def settings(
         self, user: str = "alice", password: str = "secret", mechanism: str = "SCRAM-SHA-256"
@@ -68,10 +71,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:admin",
+        "connections.max.reauth.ms": "1500",
         "offsets.topic.replication.factor": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
-    started: list[tuple[int, Callable[[], object]]] = []
+    started: list[tuple[int, Callable[[], object], ListenerMetrics]] = []
     ready = threading.Event()
 
     async def serve() -> None:
@@ -98,8 +102,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             tls_settings = node.config.listener_security[LISTENER].tls
             assert tls_settings is not None
             server = Server(node)
+            traffic = ListenerMetrics(node.metrics, LISTENER)  # the same counters as the server's
             await server.listen([BoundListener(LISTENER, listening, ListenerTls(tls_settings))])
-            started.append((port, lambda: loop.call_soon_threadsafe(stopped.set)))
+            started.append((port, lambda: loop.call_soon_threadsafe(stopped.set), traffic))
             ready.set()
             await stopped.wait()
             server.close()
@@ -108,8 +113,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     assert ready.wait(TIMEOUT_S)
-    [(port, stop)] = started
-    yield Secured(port, authority.certificate)
+    [(port, stop, traffic)] = started
+    yield Secured(port, authority.certificate, traffic)
     stop()
     thread.join(TIMEOUT_S)
 
@@ -134,6 +139,22 @@ def test_librdkafka_produces_and_consumes(secured: Secured, mechanism: str) -> N
         assert [message.error() for message in messages if message.error()] == []
         received += len(messages)
     consumer.close()
+
+
+def test_librdkafka_authenticates_again_on_the_same_connection(secured: Secured) -> None:
+    """KIP-368: sessions last 1.5 s here."""
+    producer = confluent_kafka.Producer(secured.settings())
+    producer.produce("orders", "first")
+    assert producer.flush(TIMEOUT_S) == 0
+    accepted, authenticated = secured.traffic.accepted.value, secured.traffic.authenticated.value
+    delivered: list[Any] = []
+    while secured.traffic.authenticated.value < authenticated + 2:
+        producer.produce("orders", "x", on_delivery=lambda error, _: delivered.append(error))
+        assert producer.flush(TIMEOUT_S) == 0
+        time.sleep(0.05)
+        assert len(delivered) < 1000
+    assert set(delivered) == {None}
+    assert secured.traffic.accepted.value == accepted
 
 
 def test_a_forbidden_topic_is_not_listed_and_not_written(secured: Secured) -> None:
