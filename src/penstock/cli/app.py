@@ -29,6 +29,7 @@ from penstock.cli import (
 )
 from penstock.cli.broker import run_broker
 from penstock.cli.command_error import CommandError
+from penstock.cli.connection import COMMAND_CONFIG_VARIABLE
 from penstock.cli.options import examples
 from penstock.core.exit_codes import ExitCode
 
@@ -103,8 +104,19 @@ def _bench(context: typer.Context) -> None:
 
 def _options_before_the_command(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    command_config: Annotated[
+        str | None,
+        typer.Option(
+            "--command-config",
+            envvar=COMMAND_CONFIG_VARIABLE,
+            metavar="FILE",
+            help="A properties file with client settings: security.protocol, sasl.jaas.config, ...",
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if command_config is not None:
+        # The broker and other commands that a command starts find it, too.
+        os.environ[COMMAND_CONFIG_VARIABLE] = command_config
 
 
 def run_app(words: list[str]) -> int:

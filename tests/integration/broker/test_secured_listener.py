@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -182,6 +183,40 @@ def test_the_wire_client(secured: Secured) -> None:
     assert "hush-hush" not in str(refused.value)
 
 
+def test_kafka_python_and_aiokafka(secured: Secured) -> None:
+    from aiokafka import AIOKafkaProducer
+    from kafka import KafkaProducer
+
+    address = f"localhost:{secured.port}"
+    plain = KafkaProducer(
+        bootstrap_servers=address,
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_plain_username="alice",
+        sasl_plain_password="secret",
+        ssl_cafile=str(secured.ca),
+    )
+    assert plain.send("orders", b"x").get(TIMEOUT_S).topic == "orders"
+    plain.close()
+
+    async def produce() -> str:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=address,
+            security_protocol="SASL_SSL",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username="alice",
+            sasl_plain_password="secret",
+            ssl_context=ssl.create_default_context(cafile=str(secured.ca)),
+        )
+        await producer.start()
+        try:
+            return str((await producer.send_and_wait("orders", b"x")).topic)
+        finally:
+            await producer.stop()
+
+    assert asyncio.run(produce()) == "orders"
+
+
 def run_command(secured: Secured, *words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
     """As admin, whose password is in a file in Kafka's names."""
     file = tmp_path / "client.properties"
@@ -190,8 +225,8 @@ def run_command(secured: Secured, *words: str, monkeypatch: pytest.MonkeyPatch, 
         f"security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={jaas}\n"
         f"ssl.truststore.type=PEM\nssl.truststore.location={secured.ca}\n"
     )
-    monkeypatch.setenv("PENSTOCK_COMMAND_CONFIG", str(file))
-    return run_app([*words, "--bootstrap-server", f"localhost:{secured.port}"])
+    monkeypatch.setenv("PENSTOCK_COMMAND_CONFIG", "")  # put back after the test
+    return run_app(["--command-config", str(file), *words, "--bootstrap-server", f"localhost:{secured.port}"])
 
 
 def test_users_and_acls_on_the_command_line(
