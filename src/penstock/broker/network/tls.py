@@ -9,6 +9,7 @@ Invariants: no error message contains a secret. A key and its certificate are us
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import ssl
@@ -217,13 +218,15 @@ def _reason(error: Exception) -> str:
 class TlsSession:
     """Encrypts and decrypts for one connection; whoever has the socket moves the ciphertext."""
 
-    __slots__ = ("_incoming", "_object", "_outgoing", "is_established")
+    __slots__ = ("_incoming", "_object", "_outgoing", "is_ended", "is_established")
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_established = False
+        self.is_ended = False
+        """The client has ended TLS and sends nothing more."""
 
     def receive(self, ciphertext: memoryview) -> None:
         self._incoming.write(ciphertext)
@@ -238,18 +241,15 @@ class TlsSession:
         return True
 
     def read_into(self, buffer: memoryview) -> int:
-        """Plaintext, as much as there is and fits; 0 until more has been received. SSLZeroReturnError: the end."""
+        """Plaintext, as much as there is and fits; 0 until more has been received, or at the end."""
         filled = 0
         while filled < len(buffer):
             try:
                 count = self._object.read(len(buffer) - filled, buffer[filled:])
             except ssl.SSLWantReadError:
                 break
-            except ssl.SSLZeroReturnError:
-                if filled:
-                    break  # it is raised again
-                raise
             if not count:
+                self.is_ended = True
                 break
             filled += int(count)
         return filled
@@ -257,6 +257,11 @@ class TlsSession:
     def encrypt(self, plaintext: bytes | bytearray | memoryview) -> None:
         """The ciphertext is in `take_outgoing`."""
         self._object.write(plaintext)
+
+    def end(self) -> None:
+        """Answers the client's end of TLS; the answer is in `take_outgoing`."""
+        with contextlib.suppress(ssl.SSLError):
+            self._object.unwrap()
 
     def take_outgoing(self) -> bytes:
         return self._outgoing.read()

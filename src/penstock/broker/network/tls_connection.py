@@ -162,9 +162,11 @@ class TlsConnection(Connection):
                     break
                 self._frames.advance(count)
                 self._handle_frames()
+            if self._session.is_ended:
+                self._session.end()
             self._flush()  # TLS may have something to say of its own
-        except ssl.SSLZeroReturnError:
-            self.close()
+            if self._session.is_ended:
+                self.close()
         except ssl.SSLError as error:
             self.close(f"TLS: {error.reason or error}")
 

@@ -385,6 +385,21 @@ def test_a_client_checks_the_host(authority: Authority, tmp_path: Path) -> None:
     serve(tmp_path, settings(authority.issue("elsewhere", hosts="DNS:elsewhere.example")), scenario)
 
 
+def test_a_client_that_ends_tls_is_let_go(authority: Authority, tmp_path: Path) -> None:
+    """asyncio's clients wait for the answer to their close_notify, for half a minute."""
+
+    def talk(port: int) -> None:
+        client = Client(port, client_context(authority))
+        client.ask(MetadataRequest(topics=None), 9)
+        client.socket.unwrap().close()
+
+    async def scenario(broker: Broker) -> None:
+        await asyncio.to_thread(talk, broker.port)
+        await becomes_true(lambda: not broker.connections)
+
+    serve(tmp_path, settings(authority.issue("ending")), scenario)
+
+
 def test_a_plain_client_is_turned_away(authority: Authority, tmp_path: Path) -> None:
     def talk(port: int) -> bytes:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
