@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.core.acls import CLUSTER_NAME, AclOperation, ResourceType
 from penstock.core.limits import ACCESS_DECISIONS_REMEMBERED_MAX
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.security.authorizer import Authorizer, Client
+
+if TYPE_CHECKING:
+    from penstock.metadata.broker_config import BrokerConfig
+    from penstock.metadata.image import ClusterImage
 
 
 class Grant(NamedTuple):
@@ -117,3 +121,14 @@ class Access:
     def allowed(self, operations: Iterable[AclOperation], resource_type: ResourceType, name: str) -> int:
         """Those of the operations that are allowed, as KIP-430 reports them: a bit each, at the place of its number."""
         return sum(1 << operation for operation in operations if self.may(operation, resource_type, name))
+
+
+def authorizer_of(config: BrokerConfig, image: ClusterImage) -> Authorizer | None:
+    """None where no authorizer is configured: everything is allowed, as in Kafka."""
+    if not config.authorizer_class_name:
+        return None
+    return Authorizer(
+        image.acls.values(),
+        super_users=config.super_users,
+        allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
+    )

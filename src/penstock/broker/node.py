@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.access import Access
+from penstock.broker.access import Access, authorizer_of
 from penstock.broker.appends import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
@@ -58,7 +58,7 @@ from penstock.metadata.topic_config import TopicConfig
 from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
 from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, is_internal
 from penstock.protocol.error_codes import BrokerError
-from penstock.security.authorizer import Authorizer, Client
+from penstock.security.authorizer import Client
 
 if TYPE_CHECKING:
     from penstock.broker.groups.coordinator import GroupCoordinator
@@ -432,15 +432,4 @@ def log_config(topic: str, config: TopicConfig, broker: BrokerConfig) -> LogConf
         min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
         min_compaction_lag_ms=config.min_compaction_lag_ms,
         max_compaction_lag_ms=config.max_compaction_lag_ms,
-    )
-
-
-def authorizer_of(config: BrokerConfig, image: ClusterImage) -> Authorizer | None:
-    """None where no authorizer is configured: everything is allowed, as in Kafka."""
-    if not config.authorizer_class_name:
-        return None
-    return Authorizer(
-        image.acls.values(),
-        super_users=config.super_users,
-        allow_everyone_if_no_acl_found=config.allow_everyone_if_no_acl_found,
     )

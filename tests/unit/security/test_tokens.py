@@ -42,7 +42,7 @@ def verify(token: str, now_ms: int = NOW_MS, **rules: Any) -> ValidToken:
 def test_a_valid_token() -> None:
     assert verify(signed()) == ValidToken("alice", NOW_MS + 60_000)
     assert verify(signed(header={"alg": "ES256", "kid": "e"})).user == "alice"
-    strict = {"expected_audience": frozenset({"kafka", "other"}), "expected_issuer": "https://issuer"}
+    strict: dict[str, Any] = {"expected_audience": frozenset({"kafka", "other"}), "expected_issuer": "https://issuer"}
     assert verify(signed(), **strict).user == "alice"
     assert verify(signed(CLAIMS | {"aud": "kafka"}), **strict).user == "alice"
     assert verify(signed(CLAIMS | {"client": "bob"}), subject_claim="client").user == "bob"

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from penstock.broker.access import authorizer_of
 from penstock.broker.appends import AppendGroup
 from penstock.broker.deferred import Deferred
-from penstock.broker.node import authorizer_of
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
