@@ -190,6 +190,7 @@ _READ_GROUP: Final = needs((_GROUP, AclOperation.READ))
 _DESCRIBE_GROUP: Final = needs((_GROUP, AclOperation.DESCRIBE))
 _DELETE_GROUP: Final = needs((_GROUP, AclOperation.DELETE))
 _DESCRIBE_CLUSTER: Final = needs((_CLUSTER, AclOperation.DESCRIBE))
+_ALTER_CLUSTER: Final = needs((_CLUSTER, AclOperation.ALTER))
 _WRITE_TRANSACTIONAL_ID: Final = needs((_TRANSACTIONAL_ID, AclOperation.WRITE))
 _DESCRIBE_TRANSACTIONAL_ID: Final = needs((_TRANSACTIONAL_ID, AclOperation.DESCRIBE))
 
@@ -264,12 +265,19 @@ ROUTES: Final = (
           notes="settings of topics and brokers only"),
     Route(33, "alter_configs", 0, 2, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS),
           notes="settings of topics and brokers only"),
+    Route(34, "alter_replica_log_dirs", 1, 2, access=(_ALTER_CLUSTER,), notes="there is one log directory"),
     Route(35, "describe_log_dirs", 1, 5, access=(_DESCRIBE_CLUSTER,)),
     Route(37, "create_partitions", 0, 3, access=(needs((_TOPIC, AclOperation.ALTER)),)),
     Route(42, "delete_groups", 0, 2, access=(_DELETE_GROUP,)),
+    Route(43, "elect_leaders", 0, 2, access=(_ALTER_CLUSTER,), notes="unclean elections from 1; no other replicas"),
     Route(44, "incremental_alter_configs", 0, 1, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS),
           notes="settings of topics and brokers only"),
+    Route(45, "alter_partition_reassignments", 0, 1, access=(_ALTER_CLUSTER,),
+          notes="no other broker to move a replica to"),
+    Route(46, "list_partition_reassignments", 0, 0, access=(_DESCRIBE_CLUSTER,), notes="no replica ever moves"),
     Route(47, "offset_delete", 0, 0, access=(_DELETE_GROUP, _READ_TOPIC)),
+    Route(55, "describe_quorum", 0, 2, access=(_DESCRIBE_CLUSTER,), notes="one voter"),
+    Route(57, "update_features", 0, 2, access=(_ALTER_CLUSTER,), notes="features are always at their highest level"),
     Route(60, "describe_cluster", 0, 2, access=(_DESCRIBE_CLUSTER,), notes="no broker is ever fenced"),
     Route(61, "describe_producers", 0, 0, access=(_READ_TOPIC,)),
     Route(65, "describe_transactions", 0, 0, access=(_DESCRIBE_TRANSACTIONAL_ID, _DESCRIBE_TOPIC)),
