@@ -200,7 +200,7 @@ _OLD_FENCING: Final = "PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before {}"
 def _configs_of_any_kind(operation: AclOperation) -> tuple[Requirement, ...]:
     return (
         needs((_TOPIC, operation), when="topics"),
-        needs((_CLUSTER, operation), when="brokers"),
+        needs((_CLUSTER, operation), when="brokers, loggers, client metrics"),
         needs((_GROUP, operation), when="groups"),
     )
 
@@ -261,17 +261,14 @@ ROUTES: Final = (
           notes="the transaction version from 2"),
     Route(28, "txn_offset_commit", 0, 5, access=(_WRITE_TRANSACTIONAL_ID, _READ_GROUP, _READ_TOPIC),
           notes="the member from 3; joins the transaction by itself from 5"),
-    Route(32, "describe_configs", 1, 4, access=_configs_of_any_kind(AclOperation.DESCRIBE_CONFIGS),
-          notes="settings of topics and brokers only"),
-    Route(33, "alter_configs", 0, 2, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS),
-          notes="settings of topics and brokers only"),
+    Route(32, "describe_configs", 1, 4, access=_configs_of_any_kind(AclOperation.DESCRIBE_CONFIGS)),
+    Route(33, "alter_configs", 0, 2, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS)),
     Route(34, "alter_replica_log_dirs", 1, 2, access=(_ALTER_CLUSTER,), notes="there is one log directory"),
     Route(35, "describe_log_dirs", 1, 5, access=(_DESCRIBE_CLUSTER,)),
     Route(37, "create_partitions", 0, 3, access=(needs((_TOPIC, AclOperation.ALTER)),)),
     Route(42, "delete_groups", 0, 2, access=(_DELETE_GROUP,)),
     Route(43, "elect_leaders", 0, 2, access=(_ALTER_CLUSTER,), notes="unclean elections from 1; no other replicas"),
-    Route(44, "incremental_alter_configs", 0, 1, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS),
-          notes="settings of topics and brokers only"),
+    Route(44, "incremental_alter_configs", 0, 1, access=_configs_of_any_kind(AclOperation.ALTER_CONFIGS)),
     Route(45, "alter_partition_reassignments", 0, 1, access=(_ALTER_CLUSTER,),
           notes="no other broker to move a replica to"),
     Route(46, "list_partition_reassignments", 0, 0, access=(_DESCRIBE_CLUSTER,), notes="no replica ever moves"),
@@ -288,7 +285,7 @@ ROUTES: Final = (
           notes="the member's own id and a pattern from 1"),
     Route(69, "consumer_group_describe", 0, 1, access=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC)),
     Route(74, "list_config_resources", 0, 1, access=(needs((_CLUSTER, AclOperation.DESCRIBE_CONFIGS)),),
-          notes="no client metrics, the only kind of version 0"),
+          notes="client metrics only in 0"),
     Route(75, "describe_topic_partitions", 0, 0, access=(_DESCRIBE_TOPIC,),
           notes="no eligible leader replicas"),
 )

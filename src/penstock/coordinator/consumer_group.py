@@ -4,7 +4,8 @@ Owns: membership, epochs and fencing, the target assignment and its reconciliati
 Must never know: sockets, timers, records. The time is an argument, and changes to write are return values.
 
 The group epoch is bumped when members, subscriptions or subscribed topics change. The next heartbeat of any member
-computes a target assignment for it, and each member's heartbeats reconcile the member with it (`reconciliation.py`).
+computes a target assignment for it, once the assignment interval is over, and each member's heartbeats reconcile the
+member with it (`reconciliation.py`).
 
 Invariant: a partition is assigned to a member only when no other member holds it or has yet to release it, unless that
 member has left, its session has expired, or it did not release the partition within its rebalance timeout.
@@ -106,7 +107,7 @@ class ConsumerGroup:
             subscription_changed=metadata is not before
             and (before is None or merges_two or not metadata.subscribes_like(before))
         )
-        if self._state.group.epoch > self._state.target.assignment_epoch:
+        if self._state.group.epoch > self._state.target.assignment_epoch and self._may_assign(now_ms):
             self._compute_target(now_ms)
         stood = self._state.current(member_id)
         current = self._reconcile(member_id, heartbeat, now_ms)
@@ -234,6 +235,12 @@ class ConsumerGroup:
         metadata_hash = self._subscriptions.metadata_hash(self._state.members.values())
         if subscription_changed or metadata_hash != self._state.group.metadata_hash:
             self._change(GroupEpochChanged(GroupEpoch(self._state.group.epoch + 1, metadata_hash)))
+
+    def _may_assign(self, now_ms: int) -> bool:
+        """Whether the assignment interval since the last target is over (KIP-1263). Until then members stay with it."""
+        elapsed_ms = now_ms - self._state.target.assignment_timestamp_ms
+        # A clock that was set back must not hold the group up.
+        return not 0 <= elapsed_ms < self.settings.assignment_interval_ms
 
     def _compute_target(self, now_ms: int) -> None:
         members = self._state.members

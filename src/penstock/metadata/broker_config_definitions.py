@@ -16,6 +16,7 @@ from penstock.metadata.topic_config_definitions import (
     TIMESTAMP_TYPES,
     TOPIC_CONFIGS,
 )
+from penstock.metadata.tuning_definitions import TUNING_DEFINITIONS
 
 _BOOLEAN: Final = ConfigType.BOOLEAN
 _DOUBLE: Final = ConfigType.DOUBLE
@@ -243,23 +244,30 @@ BROKER_CONFIGS: Final = table((
     _define("transactional.id.expiration.ms", _INT, "604800000",
             "How long an unused transactional id is remembered.", minimum=1),
     # Consumer groups.
+    _define("group.consumer.assignment.interval.ms", _INT, "1000",
+            "The shortest time between two assignments of a group of the newer protocol.", minimum=0,
+            scope=_CLUSTER_WIDE),
     _define("group.consumer.assignors", _LIST, "uniform,range",
             "The server-side assignors of the newer consumer protocol, the default first."),
     _define("group.consumer.heartbeat.interval.ms", _INT, "5000",
             "How often members of the newer protocol send heartbeats.", minimum=1),
+    _define("group.consumer.max.assignment.interval.ms", _INT, "15000",
+            "The longest assignment interval that a group may be configured with.", minimum=0),
     _define("group.consumer.max.heartbeat.interval.ms", _INT, "15000",
-            "The longest heartbeat interval that a group may be configured with.", minimum=1, has_effect=False),
+            "The longest heartbeat interval that a group may be configured with.", minimum=1),
     _define("group.consumer.max.session.timeout.ms", _INT, "60000",
-            "The longest session timeout that a group may be configured with.", minimum=1, has_effect=False),
+            "The longest session timeout that a group may be configured with.", minimum=1),
     _define("group.consumer.max.size", _INT, str(INT_MAX),
             "How many members a group of the newer protocol may have.", minimum=1),
     _define("group.consumer.migration.policy", _STRING, "bidirectional",
             "Whether groups may move between the classic and the newer protocol.",
             choices=("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), choices_ignore_case=True, has_effect=False),
+    _define("group.consumer.min.assignment.interval.ms", _INT, "0",
+            "The shortest assignment interval that a group may be configured with.", minimum=0),
     _define("group.consumer.min.heartbeat.interval.ms", _INT, "5000",
-            "The shortest heartbeat interval that a group may be configured with.", minimum=1, has_effect=False),
+            "The shortest heartbeat interval that a group may be configured with.", minimum=1),
     _define("group.consumer.min.session.timeout.ms", _INT, "45000",
-            "The shortest session timeout that a group may be configured with.", minimum=1, has_effect=False),
+            "The shortest session timeout that a group may be configured with.", minimum=1),
     _define("group.consumer.session.timeout.ms", _INT, "45000",
             "A member of the newer protocol that sends no heartbeat for this long leaves the group.", minimum=1),
     _define("group.coordinator.rebalance.protocols", _LIST, "classic,consumer,streams",
@@ -292,6 +300,7 @@ BROKER_CONFIGS: Final = table((
             "The replication factor of the offsets topic.", minimum=1),
     _define("offsets.topic.segment.bytes", _INT, "104857600",
             "The segment size of the offsets topic.", minimum=1),
+    *TUNING_DEFINITIONS,
     # This version of Penstock, for tools that ask.
     _define(WITHOUT_EFFECT, _LIST, ",".join(each.name for each in TOPIC_CONFIGS.values() if not each.has_effect),
             "The settings of topics that this version stores without effect."),

@@ -20,7 +20,9 @@ from penstock.core.ids import (
 )
 from penstock.metadata.image import (
     BrokerConfigChanged,
+    ClientMetricsChanged,
     DurableChange,
+    GroupConfigChanged,
     PartitionChanged,
     PartitionImage,
     PartitionsAdded,
@@ -65,6 +67,10 @@ def encode_change(change: DurableChange) -> Record:
             return {"type": "topic_config_changed", "topic_id": uuid_text(topic_id), "configs": dict(configs)}
         case BrokerConfigChanged(broker_id, configs):
             return {"type": "broker_config_changed", "broker_id": broker_id, "configs": dict(configs)}
+        case GroupConfigChanged(group_id, configs):
+            return {"type": "group_config_changed", "group_id": group_id, "configs": dict(configs)}
+        case ClientMetricsChanged(name, configs):
+            return {"type": "client_metrics_changed", "name": name, "configs": dict(configs)}
         case ProducerIdsAllocated(next_producer_id):
             return {"type": "producer_ids_allocated", "next_producer_id": next_producer_id}
 
@@ -102,6 +108,10 @@ def decode_change(record: object) -> DurableChange:
                 broker_id = record["broker_id"]
                 named = None if broker_id is None else BrokerId(_number(broker_id))
                 return BrokerConfigChanged(named, _configs(record["configs"]))
+            case "group_config_changed":
+                return GroupConfigChanged(_text(record["group_id"]), _configs(record["configs"]))
+            case "client_metrics_changed":
+                return ClientMetricsChanged(_text(record["name"]), _configs(record["configs"]))
             case "producer_ids_allocated":
                 return ProducerIdsAllocated(ProducerId(_number(record["next_producer_id"])))
     except KeyError as error:

@@ -16,8 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
+
+_Name = TypeVar("_Name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,22 @@ class BrokerConfigChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConfigChanged:
+    """All settings of the group from now on. There need not be such a group."""
+
+    group_id: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetricsChanged:
+    """All settings of the client metrics subscription from now on; without any it is gone."""
+
+    name: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
     """Every producer id below `next_producer_id` belongs to a broker and may be in use."""
 
@@ -128,6 +147,8 @@ DurableChange = (
     | PartitionChanged
     | TopicConfigChanged
     | BrokerConfigChanged
+    | GroupConfigChanged
+    | ClientMetricsChanged
     | ProducerIdsAllocated
 )
 Change = DurableChange | BrokerRegistered
@@ -148,8 +169,10 @@ class ClusterImage:
     __slots__ = (
         "_names_by_collision_key",
         "brokers",
+        "client_metrics",
         "cluster_id",
         "dynamic_broker_configs",
+        "group_configs",
         "next_producer_id",
         "topics",
         "topics_by_id",
@@ -162,6 +185,8 @@ class ClusterImage:
         self.topics: dict[TopicName, TopicImage] = {}
         self.topics_by_id: dict[TopicId, TopicImage] = {}
         self.dynamic_broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
+        self.group_configs: dict[str, Mapping[str, str]] = {}
+        self.client_metrics: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = ProducerId(0)
         self.version = 0
         self._names_by_collision_key: dict[str, TopicName] = {}
@@ -173,6 +198,8 @@ class ClusterImage:
         copied.topics = dict(self.topics)
         copied.topics_by_id = dict(self.topics_by_id)
         copied.dynamic_broker_configs = dict(self.dynamic_broker_configs)
+        copied.group_configs = dict(self.group_configs)
+        copied.client_metrics = dict(self.client_metrics)
         copied.next_producer_id = self.next_producer_id
         copied.version = self.version
         copied._names_by_collision_key = dict(self._names_by_collision_key)
@@ -215,7 +242,11 @@ class ClusterImage:
             case TopicConfigChanged(topic_id, configs):
                 self._replace(replace(self._topic(topic_id), configs=dict(configs)))
             case BrokerConfigChanged(broker_id, configs):
-                self._configure_broker(broker_id, configs)
+                _configure(self.dynamic_broker_configs, broker_id, configs)
+            case GroupConfigChanged(group_id, configs):
+                _configure(self.group_configs, group_id, configs)
+            case ClientMetricsChanged(name, configs):
+                _configure(self.client_metrics, name, configs)
             case ProducerIdsAllocated(next_producer_id):
                 if next_producer_id < self.next_producer_id:
                     raise InvalidChange(f"producer ids would go back to {next_producer_id}")
@@ -228,6 +259,8 @@ class ClusterImage:
         changes.extend(
             BrokerConfigChanged(broker_id, configs) for broker_id, configs in self.dynamic_broker_configs.items()
         )
+        changes.extend(GroupConfigChanged(group_id, configs) for group_id, configs in self.group_configs.items())
+        changes.extend(ClientMetricsChanged(name, configs) for name, configs in self.client_metrics.items())
         if self.next_producer_id:
             changes.append(ProducerIdsAllocated(self.next_producer_id))
         return changes
@@ -269,13 +302,15 @@ class ClusterImage:
         partitions = (*topic.partitions[:index], after, *topic.partitions[index + 1 :])
         self._replace(replace(topic, partitions=partitions))
 
-    def _configure_broker(self, broker_id: BrokerId | None, configs: Mapping[str, str]) -> None:
-        if configs:
-            self.dynamic_broker_configs[broker_id] = dict(configs)
-        else:
-            self.dynamic_broker_configs.pop(broker_id, None)
-
     @staticmethod
     def _check_indexes(first: int, partitions: tuple[PartitionImage, ...]) -> None:
         if [partition.index for partition in partitions] != list(range(first, first + len(partitions))):
             raise InvalidChange(f"partition numbers do not continue from {first}")
+
+
+def _configure(resources: dict[_Name, Mapping[str, str]], name: _Name, configs: Mapping[str, str]) -> None:
+    """A resource without settings of its own is not remembered."""
+    if configs:
+        resources[name] = dict(configs)
+    else:
+        resources.pop(name, None)

@@ -6,7 +6,7 @@ the id belongs to a classic one: an empty group changes its kind and keeps its o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from penstock.coordinator.consumer_group_messages import ConsumerGroupSettings, 
 from penstock.coordinator.records.consumer_group_records import change_record
 from penstock.coordinator.topic_partitions import Topic, TopicCatalogue
 from penstock.core.ids import uuid_text
+from penstock.metadata.group_config_definitions import bounds, group_value
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class ConsumerGroups:
 
     def heartbeat(self, heartbeat: Heartbeat, api_version: int, reply: GroupReply) -> None:
         """Answers with a HeartbeatResult when what it says is in the log. BrokerError: nothing was changed."""
-        settings = self.settings
+        settings = self.settings_of(heartbeat.group_id)
         check_heartbeat(heartbeat, api_version, settings)
         if not heartbeat.member_id:
             heartbeat = replace(heartbeat, member_id=uuid_text(self._coordinator.node.entropy.uuid()))
@@ -76,15 +77,23 @@ class ConsumerGroups:
         return group.describe()
 
     def new_group(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self.settings, self._catalogue)
+        return ConsumerGroup(group_id, self.settings_of(group_id), self._catalogue)
 
     def restore(self, group_id: str, changes: Sequence[ConsumerGroupChange]) -> ConsumerGroup:
-        return ConsumerGroup.restore(group_id, self.settings, self._catalogue, changes, self._coordinator.now_ms())
+        settings = self.settings_of(group_id)
+        return ConsumerGroup.restore(group_id, settings, self._catalogue, changes, self._coordinator.now_ms())
 
     def topics_changed(self, groups: Sequence[ConsumerGroup]) -> None:
         self._catalogue = topic_catalogue(self._coordinator.node.image)
         for group in groups:
             group.topics_changed(self._catalogue)
+
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        """Those of all groups, under the group's own."""
+        configs = self._coordinator.node.image.group_configs.get(group_id)
+        if configs is None:
+            return self.settings
+        return group_settings(self.settings, configs, self._coordinator.node.config)
 
     @property
     def settings(self) -> ConsumerGroupSettings:
@@ -103,6 +112,24 @@ def consumer_group_settings(config: BrokerConfig) -> ConsumerGroupSettings:
         heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         max_size=config.group_consumer_max_size,
         assignors=assignors or tuple(ASSIGNORS),
+        assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+    )
+
+
+def group_settings(
+    settings: ConsumerGroupSettings, configs: Mapping[str, str], config: BrokerConfig
+) -> ConsumerGroupSettings:
+    """The settings of a group with configs of its own. What the broker no longer allows is limited, as in Kafka."""
+
+    def value(name: str) -> int:
+        lowest, highest = bounds(name, config)
+        return max(lowest, min(group_value(name, configs, config), highest))
+
+    return replace(
+        settings,
+        session_timeout_ms=value("consumer.session.timeout.ms"),
+        heartbeat_interval_ms=value("consumer.heartbeat.interval.ms"),
+        assignment_interval_ms=value("consumer.assignment.interval.ms"),
     )
 
 
