@@ -261,7 +261,7 @@ BROKER_CONFIGS: Final = table((
             "How many members a group of the newer protocol may have.", minimum=1),
     _define("group.consumer.migration.policy", _STRING, "bidirectional",
             "Whether groups may move between the classic and the newer protocol.",
-            choices=("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), choices_ignore_case=True, has_effect=False),
+            choices=("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), choices_ignore_case=True),
     _define("group.consumer.min.assignment.interval.ms", _INT, "0",
             "The shortest assignment interval that a group may be configured with.", minimum=0),
     _define("group.consumer.min.heartbeat.interval.ms", _INT, "5000",
