@@ -38,6 +38,7 @@ from penstock.metadata.image import (
     BrokerRegistered,
     Change,
     ClientMetricsChanged,
+    ClientQuotaChanged,
     ClusterImage,
     Endpoint,
     GroupConfigChanged,
@@ -285,6 +286,8 @@ class Node:
                 self._say_broker_settings_without_effect()
                 for image in self.image.topics.values():
                     self._reconfigure(image)
+            case ClientQuotaChanged():
+                pass
             case ProducerIdsAllocated() | BrokerRegistered() | GroupConfigChanged() | ClientMetricsChanged():
                 pass  # read from the image when they are needed
 

@@ -273,6 +273,8 @@ ROUTES: Final = (
           notes="no other broker to move a replica to"),
     Route(46, "list_partition_reassignments", 0, 0, access=(_DESCRIBE_CLUSTER,), notes="no replica ever moves"),
     Route(47, "offset_delete", 0, 0, access=(_DELETE_GROUP, _READ_TOPIC)),
+    Route(48, "describe_client_quotas", 0, 1, access=(needs((_CLUSTER, AclOperation.DESCRIBE_CONFIGS)),)),
+    Route(49, "alter_client_quotas", 0, 1, access=(needs((_CLUSTER, AclOperation.ALTER_CONFIGS)),)),
     Route(55, "describe_quorum", 0, 2, access=(_DESCRIBE_CLUSTER,), notes="one voter"),
     Route(57, "update_features", 0, 2, access=(_ALTER_CLUSTER,), notes="features are always at their highest level"),
     Route(60, "describe_cluster", 0, 2, access=(_DESCRIBE_CLUSTER,), notes="no broker is ever fenced"),

@@ -19,8 +19,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
+from penstock.core.quotas import QuotaEntity
 
 _Name = TypeVar("_Name")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,14 @@ class ClientMetricsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientQuotaChanged:
+    """All quotas of the entity from now on."""
+
+    entity: QuotaEntity
+    quotas: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
     """Every producer id below `next_producer_id` belongs to a broker and may be in use."""
 
@@ -149,6 +159,7 @@ DurableChange = (
     | BrokerConfigChanged
     | GroupConfigChanged
     | ClientMetricsChanged
+    | ClientQuotaChanged
     | ProducerIdsAllocated
 )
 Change = DurableChange | BrokerRegistered
@@ -170,6 +181,7 @@ class ClusterImage:
         "_names_by_collision_key",
         "brokers",
         "client_metrics",
+        "client_quotas",
         "cluster_id",
         "dynamic_broker_configs",
         "group_configs",
@@ -187,6 +199,7 @@ class ClusterImage:
         self.dynamic_broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.client_metrics: dict[str, Mapping[str, str]] = {}
+        self.client_quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self.next_producer_id = ProducerId(0)
         self.version = 0
         self._names_by_collision_key: dict[str, TopicName] = {}
@@ -200,6 +213,7 @@ class ClusterImage:
         copied.dynamic_broker_configs = dict(self.dynamic_broker_configs)
         copied.group_configs = dict(self.group_configs)
         copied.client_metrics = dict(self.client_metrics)
+        copied.client_quotas = dict(self.client_quotas)
         copied.next_producer_id = self.next_producer_id
         copied.version = self.version
         copied._names_by_collision_key = dict(self._names_by_collision_key)
@@ -247,6 +261,8 @@ class ClusterImage:
                 _configure(self.group_configs, group_id, configs)
             case ClientMetricsChanged(name, configs):
                 _configure(self.client_metrics, name, configs)
+            case ClientQuotaChanged(entity, quotas):
+                _configure(self.client_quotas, entity, quotas)
             case ProducerIdsAllocated(next_producer_id):
                 if next_producer_id < self.next_producer_id:
                     raise InvalidChange(f"producer ids would go back to {next_producer_id}")
@@ -261,6 +277,7 @@ class ClusterImage:
         )
         changes.extend(GroupConfigChanged(group_id, configs) for group_id, configs in self.group_configs.items())
         changes.extend(ClientMetricsChanged(name, configs) for name, configs in self.client_metrics.items())
+        changes.extend(ClientQuotaChanged(entity, quotas) for entity, quotas in self.client_quotas.items())
         if self.next_producer_id:
             changes.append(ProducerIdsAllocated(self.next_producer_id))
         return changes
@@ -308,7 +325,7 @@ class ClusterImage:
             raise InvalidChange(f"partition numbers do not continue from {first}")
 
 
-def _configure(resources: dict[_Name, Mapping[str, str]], name: _Name, configs: Mapping[str, str]) -> None:
+def _configure(resources: dict[_Name, Mapping[str, _Value]], name: _Name, configs: Mapping[str, _Value]) -> None:
     """A resource without settings of its own is not remembered."""
     if configs:
         resources[name] = dict(configs)

@@ -5,12 +5,14 @@ import json
 import pytest
 
 from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicName
+from penstock.core.quotas import QuotaEntity
 from penstock.metadata.change_records import decode_change, encode_change
 from penstock.metadata.image import (
     BrokerConfigChanged,
     BrokerImage,
     BrokerRegistered,
     ClientMetricsChanged,
+    ClientQuotaChanged,
     ClusterImage,
     DurableChange,
     Endpoint,
@@ -37,6 +39,8 @@ EVERY_KIND: list[DurableChange] = [
     BrokerConfigChanged(BrokerId(1), {"message.max.bytes": "9"}),
     GroupConfigChanged("readers", {"consumer.session.timeout.ms": "45000"}),
     ClientMetricsChanged("latency", {"interval.ms": "100"}),
+    ClientQuotaChanged(QuotaEntity("alice", ""), {"producer_byte_rate": 1024.0}),
+    ClientQuotaChanged(QuotaEntity(ip="10.0.0.1"), {"connection_creation_rate": 5.0}),
     ProducerIdsAllocated(ProducerId(1000)),
     TopicDeleted(topic_id(2)),
 ]

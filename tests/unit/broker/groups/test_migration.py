@@ -57,7 +57,7 @@ class Groups:
         return answer
 
     @property
-    def kind(self) -> type:
+    def kind(self) -> Any:
         return type(self.node.groups.shard(GROUP).groups[GROUP])
 
     def assignment(self, *indexes: int) -> bytes:
