@@ -114,7 +114,9 @@ class SimulatedClient:
         self._arrival_s = {"request": 0.0, "response": 0.0}
         traffic = ListenerMetrics(simulation.metrics, LISTENER_NAME)
         self._connection = Connection(simulation.server, simulation.node, LISTENER_NAME, traffic)
-        self._connection.connection_made(SimulatedTransport(self))
+        self._transport = SimulatedTransport(self)
+        self._unread: list[bytes] = []  # while the broker does not read
+        self._connection.connection_made(self._transport)
 
     def send(self, request: Message, version: int) -> int:
         """Returns the correlation id, under which the answer will be found in `answers`."""
@@ -153,7 +155,16 @@ class SimulatedClient:
         self._arrival_s[direction] = when_s
         loop.call_at(when_s, arrive, content)
 
+    def read_on(self) -> None:
+        """The broker reads again."""
+        unread, self._unread = self._unread, []
+        for content in unread:
+            self._arrive(content)
+
     def _arrive(self, content: bytes) -> None:
+        if not self._transport.is_reading():
+            self._unread.append(content)
+            return
         buffer = self._connection.get_buffer(-1)
         buffer[: len(content)] = content
         self._connection.buffer_updated(len(content))
@@ -192,6 +203,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._is_reading = True
+        self._client.read_on()
 
     def abort(self) -> None:
         self._client.hang_up()

@@ -58,6 +58,7 @@ from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPI
 from penstock.protocol.error_codes import BrokerError
 
 if TYPE_CHECKING:
+    from penstock.broker.client_quotas import ClientQuotas
     from penstock.broker.groups.coordinator import GroupCoordinator
     from penstock.broker.transactions.coordinator import TransactionCoordinator
 
@@ -108,6 +109,9 @@ class Node:
         self._transactions: TransactionCoordinator | None = None
         self._is_starting = True
         self._said_without_effect: set[str] = set()
+        self.quotas: ClientQuotas | None = None
+        """None while no quota is set, so that requests need not be measured."""
+        self._use_quotas()
         self.offline: set[TopicPartition] = set()
         """This broker's replicas whose files were moved or deleted."""
         store.subscribe(self._committed)
@@ -287,7 +291,7 @@ class Node:
                 for image in self.image.topics.values():
                     self._reconfigure(image)
             case ClientQuotaChanged():
-                pass
+                self._use_quotas()
             case ProducerIdsAllocated() | BrokerRegistered() | GroupConfigChanged() | ClientMetricsChanged():
                 pass  # read from the image when they are needed
 
@@ -303,6 +307,15 @@ class Node:
         if news:
             self._said_without_effect.update(news)
             logger.warning("settings without effect in this version: %s", ", ".join(news))
+
+    def _use_quotas(self) -> None:
+        quotas = self.image.client_quotas
+        if not quotas:
+            self.quotas = None
+            return
+        from penstock.broker.client_quotas import ClientQuotas
+
+        self.quotas = ClientQuotas(quotas, self.config, self.clock.monotonic_ms, self.quotas)
 
     def _use_dynamic_config(self) -> None:
         self.config = self.config_in(self.image)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from penstock.broker.client_quotas import MutationQuota
     from penstock.broker.node import Node
     from penstock.metadata.image import BrokerImage, Endpoint
 
@@ -15,6 +16,11 @@ class ClientConnection(Protocol):
     @property
     def peer(self) -> str:
         """`host:port` of the client."""
+        ...
+
+    @property
+    def user(self) -> str:
+        """The name that the client proved to have; without authentication Kafka's `ANONYMOUS`. Quotas go by it."""
         ...
 
     @property
@@ -42,6 +48,11 @@ class RequestContext:
     def client_host(self) -> str:
         """The client's address as group descriptions show it: Kafka puts a slash before it."""
         return "/" + self.connection.peer.rpartition(":")[0]
+
+    def mutation_quota(self) -> MutationQuota | None:
+        """This client's quota for changes of the cluster, if it has one."""
+        quotas = self.node.quotas
+        return None if quotas is None else quotas.mutations(self.connection.user, self.client_id or "")
 
     def endpoint_of(self, broker: BrokerImage) -> Endpoint | None:
         """Where this client reaches the broker: by the listener of the same name, as in Kafka. None without one."""

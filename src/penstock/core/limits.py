@@ -46,5 +46,8 @@ COORDINATOR_KEYS_REMEMBERED_MAX: Final = 4096
 COORDINATOR_LOAD_RECORDS_PER_TURN: Final = 1000
 COORDINATOR_LOAD_BYTES_PER_TURN: Final = 1024 * 1024
 
+# Users, client ids and addresses whose use of a quota is measured, about 400 bytes each. Further ones share a meter.
+QUOTA_METERS_MAX: Final = 20_000
+
 # Threads that sync logs when a broker stops.
 SYNC_THREADS_MAX: Final = 16

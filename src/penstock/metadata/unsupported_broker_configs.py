@@ -21,9 +21,8 @@ _WITHOUT_EFFECT: Final = """
     controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
     controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
     controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
-    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
-    delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
-    group.coordinator.append.linger.ms group.coordinator.background.threads
+    controller.socket.timeout.ms delete.records.purgatory.purge.interval.requests
+    fetch.purgatory.purge.interval.requests group.coordinator.append.linger.ms group.coordinator.background.threads
     group.coordinator.cached.buffer.max.bytes group.coordinator.threads group.share.assignment.interval.ms
     group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
     group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
@@ -43,9 +42,8 @@ _WITHOUT_EFFECT: Final = """
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
     metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
     metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica.alter.log.dirs.threads
-    producer.purgatory.purge.interval.requests queued.max.request.bytes quota.window.num quota.window.size.seconds
-    replication.quota.window.num replication.quota.window.size.seconds share.coordinator.append.linger.ms
-    share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
+    producer.purgatory.purge.interval.requests replication.quota.window.num replication.quota.window.size.seconds
+    share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
     share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
     share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
     share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
@@ -70,7 +68,6 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
     "follower.fetch.last.tiered.": "this broker has no tiered storage",
     "listener.name.": "settings cannot differ between listeners",
     "max.connection.creation.rate": "the rate of new connections is not limited",
-    "max.connections.per.ip.overrides": "max.connections.per.ip is the same for every address",
     "principal.builder.": "principal builders are Java classes",
     "remote.": "this broker has no tiered storage",
     "sasl.": "this broker has no SASL",

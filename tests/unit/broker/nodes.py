@@ -33,6 +33,7 @@ class FakeConnection:
 
     listener_name: str = LISTENER_NAME
     peer: str = "127.0.0.1:1"
+    user: str = "ANONYMOUS"
 
     def hang_up(self, reason: str) -> None:
         raise AssertionError(f"the connection would be closed: {reason}")

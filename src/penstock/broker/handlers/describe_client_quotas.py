@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the quotas that were set, for the entities that a filter matches (KIP-546). Versions: 0 and 1."""
+"""DescribeClientQuotas: the quotas that were set, by entities that a filter matches (KIP-546). Versions: 0 and 1."""
 
 from __future__ import annotations
 

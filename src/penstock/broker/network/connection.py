@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.deferred import Deferred
@@ -26,6 +27,7 @@ from penstock.protocol.framing import FrameBuffer
 from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header
 
 if TYPE_CHECKING:
+    from penstock.broker.client_quotas import Usage
     from penstock.broker.metrics import ListenerMetrics
     from penstock.broker.network.server import Server
     from penstock.broker.node import Node
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PRODUCE_KEY: Final = 0
+ANONYMOUS: Final = "ANONYMOUS"
+"""The user of a connection without authentication, as in Kafka."""
 
 
 class _Slot:
@@ -46,6 +50,18 @@ class _Slot:
         self.version = version
         self.correlation_id = correlation_id
         self.answer = answer  # a response message, or a Deferred that will have one
+
+
+class _MeteredSlot(_Slot):
+    """The place of a request that counts for a quota when it is answered."""
+
+    __slots__ = ("usage",)
+
+    def __init__(
+        self, route: Route, version: int, correlation_id: int, answer: Any, received_s: float, usage: Usage
+    ) -> None:
+        super().__init__(route, version, correlation_id, answer, received_s)
+        self.usage = usage
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -63,10 +79,13 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self._reading_paused = False
         self._resuming = False  # paused still, but reading on has been put on the loop's list
+        self._unmute: asyncio.TimerHandle | None = None  # while the client has to wait, because it exceeded a quota
         self._barrier: Deferred | None = None  # the request that later ones wait for
         self._closing = False
         self._failure: str | None = None  # why the connection ends once everything asked before is answered
         self.peer = "?"
+        self.host = "?"
+        self.user = ANONYMOUS
         self.last_active = 0.0
 
     # The event loop's side
@@ -75,7 +94,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance
         transport_socket = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if peer:
+            self.host = str(peer[0])
+            self.peer = f"{peer[0]}:{peer[1]}"
         self._sender = self._server.new_sender(transport_socket, self._node.loop, self._drained, self.close)
         self.last_active = self._node.loop.time()
         self._traffic.accepted.value += 1
@@ -99,6 +120,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._sender.close()
+        if self._unmute is not None:
+            self._unmute.cancel()
         for slot in self._line:
             if isinstance(slot.answer, Deferred):
                 slot.answer.abandon()
@@ -157,6 +180,9 @@ class Connection(asyncio.BufferedProtocol):
             self._node.appends.write()
             if self._failure is not None:
                 return  # one of them failed and cannot say so: this request comes after the end
+        quotas = self._node.quotas
+        if quotas is not None:
+            started_s = perf_counter()
         try:
             answer = route.handle(request, context)
         except ProtocolError:
@@ -167,24 +193,39 @@ class Connection(asyncio.BufferedProtocol):
             answer = route.failure(ErrorCode.UNKNOWN_SERVER_ERROR)
             if answer is None:
                 raise ProtocolError(f"{route.name} failed, and has no way to say so") from None
-        if answer is not None:
+        if quotas is not None:
+            usage = quotas.usage(self.user, client_id or "", len(frame), perf_counter() - started_s)
+            self._answer_metered(route, version, correlation_id, answer, usage)
+        elif answer is not None:
             self._answer(route, version, correlation_id, answer)
         else:
             self._requests.answered(route, 0.0, 1)
 
-    def _answer(self, route: Route, version: int, correlation_id: int, answer: Any) -> None:
+    def _answer_metered(self, route: Route, version: int, correlation_id: int, answer: Any, usage: Usage) -> None:
+        if answer is not None:
+            self._answer(route, version, correlation_id, answer, usage)
+        else:
+            self._requests.answered(route, 0.0, 1)
+            self._charge(usage, route, None)
+
+    def _answer(self, route: Route, version: int, correlation_id: int, answer: Any, usage: Usage | None = None) -> None:
         if isinstance(answer, Deferred):
             answer.listen(self._deferred_completed)
             if answer.is_barrier and not answer.done:
                 self._barrier = answer
                 self._pause_reading()
         elif not self._line:
+            if usage is not None:
+                self._charge(usage, route, answer)
             self._outgoing += route.write(version, correlation_id, answer)
             self._requests.answered(route, self._node.loop.time() - self.last_active, 1)
             if not route.counts_own_errors:
                 self._count_errors(route, answer)
             return
-        self._line.append(_Slot(route, version, correlation_id, answer, self.last_active))
+        if usage is None:
+            self._line.append(_Slot(route, version, correlation_id, answer, self.last_active))
+        else:
+            self._line.append(_MeteredSlot(route, version, correlation_id, answer, self.last_active, usage))
 
     # Answers
 
@@ -213,6 +254,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._requests.answered(route, self._node.loop.time() - received_s, answered)
                 route, received_s, answered = slot.route, slot.received_s, 0
             answered += 1
+            if slot.__class__ is _MeteredSlot:
+                self._charge(cast(_MeteredSlot, slot).usage, route, answer)
             outgoing += route.write(slot.version, slot.correlation_id, answer)
             if not route.counts_own_errors:
                 self._count_errors(route, answer)
@@ -259,7 +302,36 @@ class Connection(asyncio.BufferedProtocol):
             if self._transport.is_reading():
                 self._transport.pause_reading()
 
+    def _charge(self, usage: Usage, route: Route, answer: Any) -> None:
+        """Counts an answer against the client's quotas. A client that exceeds one is told for how long it is muted."""
+        quotas = self._node.quotas
+        throttle_ms = 0 if quotas is None else quotas.charge(usage, route.api_key, answer)
+        told = getattr(answer, "throttle_time_ms", None)
+        if told is not None:
+            # A handler that refused changes of the cluster has told the client to wait already.
+            throttle_ms = answer.throttle_time_ms = max(throttle_ms, told)
+        if throttle_ms:
+            self._mute(throttle_ms)
+
+    def _mute(self, throttle_ms: int) -> None:
+        """Nothing more is read or handled for this long; answers still leave (KIP-219)."""
+        until_s = self._node.loop.time() + throttle_ms / 1000
+        if self._unmute is not None:
+            if self._unmute.when() >= until_s:
+                return
+            self._unmute.cancel()
+        self._unmute = self._node.loop.call_at(until_s, self._speak_again)
+        self._pause_reading()
+
+    def _speak_again(self) -> None:
+        self._unmute = None
+        self.last_active = self._node.loop.time()
+        if self._reading_paused and not self._closing:
+            self._resume_reading()
+
     def _resume_reading(self) -> None:
+        if self._unmute is not None:
+            return
         if self._barrier is not None and not self._barrier.done:
             return
         if len(self._line) >= limits.PIPELINED_REQUESTS_MAX:
