@@ -115,6 +115,7 @@ class SimulatedClient:
         traffic = ListenerMetrics(simulation.metrics, LISTENER_NAME)
         self._connection = Connection(simulation.server, simulation.node, LISTENER_NAME, traffic)
         self._transport = SimulatedTransport(self)
+        self.is_connected = True
         self._unread: list[bytes] = []  # while the broker does not read
         self._connection.connection_made(self._transport)
 
@@ -143,7 +144,17 @@ class SimulatedClient:
             assert self._simulation.loop.time() < deadline_s, "there is no answer"
         return self.answers[correlation_id]
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the broker reads from this connection."""
+        return self._transport.is_reading()
+
+    def deliver(self, content: bytes) -> None:
+        """Bytes that need not be a whole request, without a delay."""
+        self._arrive(content)
+
     def hang_up(self) -> None:
+        self.is_connected = False
         self._connection.connection_lost(None)
 
     def sent_by_broker(self, content: bytes) -> None:
@@ -162,6 +173,8 @@ class SimulatedClient:
             self._arrive(content)
 
     def _arrive(self, content: bytes) -> None:
+        if not self.is_connected:
+            return
         if not self._transport.is_reading():
             self._unread.append(content)
             return

@@ -29,6 +29,7 @@ from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header
 if TYPE_CHECKING:
     from penstock.broker.client_quotas import Usage
     from penstock.broker.metrics import ListenerMetrics
+    from penstock.broker.network.request_memory import RequestMemory
     from penstock.broker.network.server import Server
     from penstock.broker.node import Node
 
@@ -79,6 +80,9 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self._reading_paused = False
         self._resuming = False  # paused still, but reading on has been put on the loop's list
+        self._memory = server.request_memory
+        self._reserved_bytes = 0  # for a request that has not arrived completely
+        self._awaits_memory = False
         self._unmute: asyncio.TimerHandle | None = None  # while the client has to wait, because it exceeded a quota
         self._barrier: Deferred | None = None  # the request that later ones wait for
         self._closing = False
@@ -122,6 +126,9 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.close()
         if self._unmute is not None:
             self._unmute.cancel()
+        if self._memory is not None:
+            self._memory.abandon(self)
+            self._release_memory()
         for slot in self._line:
             if isinstance(slot.answer, Deferred):
                 slot.answer.abandon()
@@ -139,6 +146,11 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._sender.close()
         self._transport.abort()
+
+    def close_later(self, after_ms: int, reason: str) -> None:
+        """Not read from until then, so that a client that connects again at once has to wait (KIP-612)."""
+        self._pause_reading()
+        self._unmute = self._node.loop.call_later(after_ms / 1000, self.close, reason)
 
     # Requests
 
@@ -161,6 +173,8 @@ class Connection(asyncio.BufferedProtocol):
             self._handling = False
         if self._failure is not None:
             self._frames.discard()
+        if self._memory is not None:
+            self._account_for_memory(self._memory)
         self._send_answers()
 
     def _handle(self, frame: memoryview) -> None:
@@ -329,8 +343,32 @@ class Connection(asyncio.BufferedProtocol):
         if self._reading_paused and not self._closing:
             self._resume_reading()
 
+    def _account_for_memory(self, memory: RequestMemory) -> None:
+        """Reads on with an incomplete request only while there is memory for all of it."""
+        if self._awaits_memory or self._closing:
+            return
+        wanted_bytes = self._frames.incomplete_bytes
+        if wanted_bytes == self._reserved_bytes:
+            return
+        self._release_memory()
+        if wanted_bytes:
+            self._reserved_bytes = wanted_bytes
+            if not memory.reserve(self, wanted_bytes):
+                self._awaits_memory = True
+                self._pause_reading()
+
+    def _release_memory(self) -> None:
+        released_bytes, self._reserved_bytes = self._reserved_bytes, 0
+        if released_bytes and not self._awaits_memory and self._memory is not None:
+            self._memory.release(released_bytes)
+
+    def memory_reserved(self) -> None:
+        self._awaits_memory = False
+        if self._reading_paused and not self._closing:
+            self._resume_reading()
+
     def _resume_reading(self) -> None:
-        if self._unmute is not None:
+        if self._unmute is not None or self._awaits_memory:
             return
         if self._barrier is not None and not self._barrier.done:
             return
