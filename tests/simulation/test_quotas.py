@@ -134,12 +134,14 @@ def test_changes_of_the_cluster_have_a_quota(tmp_path: Path) -> None:
         # The bucket of eleven seconds may be overdrawn by one topic.
         assert create("one", 10) == (ErrorCode.NONE, 0)
         code, throttle_ms = create("two", 11)
-        assert (code, throttle_ms) == (ErrorCode.NONE, pytest.approx(10_000, abs=100))
+        assert code == ErrorCode.NONE
+        assert throttle_ms == pytest.approx(10_000, abs=100)
         # The client is muted; one that asks after half of that time on another connection is refused.
         client = simulation.client("10.0.0.2")
         simulation.run_for(5)
         code, throttle_ms = create("three", 1)
-        assert (code, throttle_ms) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, pytest.approx(5_000, abs=100))
+        assert code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert throttle_ms == pytest.approx(5_000, abs=100)
         client = simulation.client("10.0.0.3")
         wanted = CreatePartitionsTopic(name="orders", count=3)
         answer = client.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=1000), 3)

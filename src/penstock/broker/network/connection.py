@@ -269,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
                 route, received_s, answered = slot.route, slot.received_s, 0
             answered += 1
             if slot.__class__ is _MeteredSlot:
-                self._charge(cast(_MeteredSlot, slot).usage, route, answer)
+                self._charge(slot.usage, route, answer)
             outgoing += route.write(slot.version, slot.correlation_id, answer)
             if not route.counts_own_errors:
                 self._count_errors(route, answer)
