@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import consume, dead_letters, docs, group, logs, pipelines, produce, run, topic, up, validate
+from penstock.cli import consume, dead_letters, docs, group, logs, pipelines, produce, quota, run, topic, up, validate
 from penstock.cli.broker import run_broker
 from penstock.cli.command_error import CommandError
 from penstock.cli.options import examples
@@ -53,6 +53,7 @@ def _build() -> typer.Typer:
     )
     app.add_typer(topic.build(), name="topic")
     app.add_typer(group.build(), name="group")
+    app.add_typer(quota.build(), name="quota")
     app.add_typer(dead_letters.build(), name="dead-letters")
     app.command("produce", epilog=produce.EPILOG)(produce.produce)
     app.command("consume", epilog=consume.EPILOG)(consume.consume)

@@ -40,6 +40,7 @@ from typing import Self
 
 from penstock.core.ids import OffsetAndMetadata, ProducerIdentity, TopicPartition
 from penstock.core.isolation import IsolationLevel
+from penstock.core.quotas import QuotaEntity
 from penstock.wire import offsets as offset_requests
 from penstock.wire import transactions as transaction_requests
 from penstock.wire.cluster import Cluster
@@ -51,6 +52,7 @@ from penstock.wire.log_dirs import partition_sizes
 from penstock.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from penstock.wire.offsets import ListedOffset, OffsetAt
 from penstock.wire.produce import DEFAULT_REQUEST_BYTES, Batch, BatchSender, Produced
+from penstock.wire.quotas import alter_client_quotas, client_quotas
 from penstock.wire.settings import WIRE_SETTING_NAMES, WireSettings
 from penstock.wire.transactions import TRANSACTION_VERSION_2, TransactionDescription
 from penstock.wire.watch import RecordWatch
@@ -131,6 +133,21 @@ class WireClient:
     def partition_sizes(self, *, timeout_s: float | None = None) -> dict[TopicPartition, int]:
         """The bytes that each partition takes on disk, for all topics."""
         return partition_sizes(self._cluster, timeout_s)
+
+    def client_quotas(self, *, timeout_s: float | None = None) -> dict[QuotaEntity, dict[str, float]]:
+        """All quotas that are set, by whom they are for."""
+        return client_quotas(self._cluster, timeout_s)
+
+    def alter_client_quotas(
+        self,
+        entity: QuotaEntity,
+        changes: Mapping[str, float],
+        removals: Iterable[str] = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Sets and removes quotas of one entity: all of them, or none. Raises BrokerError."""
+        alter_client_quotas(self._cluster, entity, changes, removals, timeout_s)
 
     # Offsets
 
