@@ -5,7 +5,8 @@ responses leave in one write. A request whose answer is not there yet (a parked 
 fsync) holds its place in the line; what was asked later is handled at once and answered behind it.
 
 Invariant: responses leave in the order of their requests.
-Invariant: a peer that does not read its answers, or asks without end, is not read from any more until it has caught up.
+Invariant: a peer that does not read its answers, or asks without end, is not read from any more until it has caught up;
+one that exceeds a quota is not read from for as long as it was told.
 """
 
 from __future__ import annotations
@@ -384,6 +385,8 @@ class Connection(asyncio.BufferedProtocol):
     def _read_on(self) -> None:
         """Frames that arrived before the pause come first; they may be reason enough for the next one."""
         self._resuming = False
+        if self._unmute is not None or self._awaits_memory:
+            return  # since it was put on the list; it will be there again
         self._reading_paused = False
         self._handle_frames()
         if not self._reading_paused and not self._closing:
