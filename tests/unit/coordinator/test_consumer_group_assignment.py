@@ -19,7 +19,7 @@ from tests.unit.coordinator.consumer_group_harness import (
 
 
 def state_of(member: SimulatedMember) -> MemberState:
-    return member.broker.group._state.current(member.member_id).state
+    return member.broker.group.state.current(member.member_id).state
 
 
 def two_members(catalogue: dict[str, Topic]) -> tuple[GroupOnALog, SimulatedMember, SimulatedMember]:
