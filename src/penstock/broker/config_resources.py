@@ -7,12 +7,13 @@ cluster image; the levels of loggers belong to this process (`logger_levels.py`)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.broker import logger_levels
+from penstock.core import limits
 from penstock.core.ids import BrokerId, TopicName
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.image import (
@@ -90,6 +91,16 @@ def configs_of(resource: ConfigResource, image: ClusterImage, this_broker: Broke
     return ResourceConfigs(ResourceType(kind), name, of_kind.get(name, {}))
 
 
+def check_count(resources: Iterable[ConfigResource]) -> None:
+    """Topics and brokers are bounded by those that exist. Raises BrokerError for the whole request."""
+    count = sum(1 for kind, _ in resources if kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS))
+    if count > limits.CONFIG_RESOURCES_MAX:
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            f"The request names {count} groups and client metrics; at most {limits.CONFIG_RESOURCES_MAX} are allowed.",
+        )
+
+
 def alter_configs(
     node: Node,
     wanted: Sequence[tuple[ConfigResource, NewConfigs]],
@@ -99,6 +110,11 @@ def alter_configs(
 ) -> None:
     """Proposes one request's changes together, so that they share one fsync. Tells one outcome per resource."""
     decision = _Decision()
+    try:
+        check_count(resource for resource, _ in wanted)
+    except BrokerError as error:
+        on_done([error.to_keep()] * len(wanted))
+        return
 
     def decide(image: ClusterImage) -> list[DurableChange]:
         nonlocal decision

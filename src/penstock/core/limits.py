@@ -49,5 +49,10 @@ COORDINATOR_LOAD_BYTES_PER_TURN: Final = 1024 * 1024
 # Users, client ids and addresses whose use of a quota is measured, about 400 bytes each. Further ones share a meter.
 QUOTA_METERS_MAX: Final = 20_000
 
+# Groups and client metrics in one configuration request: they need not exist, and each is described in full.
+CONFIG_RESOURCES_MAX: Final = 1000
+# Entities in one AlterClientQuotas request.
+QUOTA_ENTRIES_MAX: Final = 10_000
+
 # Threads that sync logs when a broker stops.
 SYNC_THREADS_MAX: Final = 16

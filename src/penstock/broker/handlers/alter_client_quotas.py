@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
+from penstock.core import limits
 from penstock.core.quotas import QuotaEntity
 from penstock.metadata.client_quotas import QuotaOperation, changed_quotas, quota_entity
 from penstock.metadata.image import ClientQuotaChanged, ClusterImage, DurableChange
@@ -54,8 +55,12 @@ def _decide(
     outcomes: list[BrokerError | None] = []
     changes: list[DurableChange] = []
     named: set[QuotaEntity] = set()
-    for entry in entries:
+    for number, entry in enumerate(entries):
         try:
+            if number >= limits.QUOTA_ENTRIES_MAX:
+                raise BrokerError(
+                    ErrorCode.POLICY_VIOLATION, f"A request may change at most {limits.QUOTA_ENTRIES_MAX} entities."
+                )
             entity = quota_entity((part.entity_type, part.entity_name) for part in entry.entity)
             if entity in named:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"{entity} is named twice.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.broker.config_resources import ConfigResource, ResourceType, configs_of
+from penstock.broker.config_resources import ConfigResource, ResourceType, check_count, configs_of
 from penstock.broker.request_context import RequestContext
 from penstock.metadata.config_description import (
     ConfigRow,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
     asked_before: set[object] = set()
+    refusal = _refusal(request)
     for resource in request.resources:
         # No keys at all and an empty list of keys both ask for everything, as in Kafka.
         wanted = frozenset(resource.configuration_keys or ())
@@ -47,12 +48,22 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         response.results.append(result)
         try:
+            if refusal is not None:
+                raise refusal
             rows = _rows(ConfigResource(resource.resource_type, resource.resource_name), context.node)
             result.configs = [_shown(row, request) for row in rows if not wanted or row.name in wanted]
         except BrokerError as error:
             result.error_code = error.code
             result.error_message = error.message
     return response
+
+
+def _refusal(request: DescribeConfigsRequest) -> BrokerError | None:
+    try:
+        check_count(ConfigResource(each.resource_type, each.resource_name) for each in request.resources)
+    except BrokerError as error:
+        return error.to_keep()
+    return None
 
 
 def _rows(resource: ConfigResource, node: Node) -> list[ConfigRow]:

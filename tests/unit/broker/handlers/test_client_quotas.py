@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.core import limits
 from penstock.core.quotas import QuotaEntity
 from penstock.protocol.definitions.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -146,3 +147,9 @@ def test_filters_that_are_refused(
     client: Client, components: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
     assert describe(client, *components) == code
+
+
+def test_a_request_changes_a_bounded_number_of_entities(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "QUOTA_ENTRIES_MAX", 1)
+    entries = [entry([("user", name)], producer_byte_rate=1) for name in ("one", "two")]
+    assert alter(client, *entries) == [0, ErrorCode.POLICY_VIOLATION]

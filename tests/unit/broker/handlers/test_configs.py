@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.core import limits
 from penstock.core.ids import TopicName
 from penstock.protocol.definitions import alter_configs, incremental_alter_configs
 from penstock.protocol.definitions.alter_configs import AlterConfigsRequest
@@ -444,3 +445,17 @@ def test_settings_that_tune_parts_of_kafka_are_stored_and_described(
     assert result.error_code == (ErrorCode.INVALID_REQUEST if per_broker_only else 0)
     if not per_broker_only:
         assert describe(client, BROKER, "")[name].value == value
+
+
+@pytest.mark.parametrize("kind", [GROUP, CLIENT_METRICS])
+def test_resources_that_need_not_exist_are_bounded(client: Client, monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
+    monkeypatch.setattr(limits, "CONFIG_RESOURCES_MAX", 2)
+    names = ["one", "two", "three"]
+    wanted = [DescribeConfigsResource(resource_type=kind, resource_name=name) for name in names]
+    assert [bool(each.configs) for each in client.ask(DescribeConfigsRequest(resources=wanted[:2])).results] == [
+        True
+    ] * 2
+    for result in client.ask(DescribeConfigsRequest(resources=wanted)).results:
+        assert (result.error_code, result.configs) == (ErrorCode.INVALID_REQUEST, [])
+    for result in client.ask(replace(*((kind, name, {}) for name in names))).responses:
+        assert result.error_code == ErrorCode.INVALID_REQUEST
