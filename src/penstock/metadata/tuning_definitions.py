@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.metadata.config_definition import LONG_MAX, ConfigDefinition, ConfigType, DynamicScope
 
+_BOOLEAN: Final = ConfigType.BOOLEAN
 _DOUBLE: Final = ConfigType.DOUBLE
 _INT: Final = ConfigType.INT
 _LIST: Final = ConfigType.LIST
@@ -59,6 +60,11 @@ TUNING_DEFINITIONS: Final = (
     _tuning("remote.log.index.file.cache.total.size.bytes", _LONG, "1073741824", "A cache of tiered storage.", 1),
     _tuning("remote.log.manager.copy.max.bytes.per.second", _LONG, str(LONG_MAX), "A throttle of tiered storage.", 1),
     _tuning("remote.log.manager.fetch.max.bytes.per.second", _LONG, str(LONG_MAX), "A throttle of tiered storage.", 1),
+    _tuning("remote.log.manager.copier.thread.pool.size", _INT, "10", "Kafka's threads for tiered storage.", 1),
+    _tuning("remote.log.manager.expiration.thread.pool.size", _INT, "10", "Kafka's threads for tiered storage.", 1),
+    _tuning("remote.log.manager.follower.thread.pool.size", _INT, "2", "Kafka's threads for tiered storage.", 1),
+    _tuning("remote.log.reader.threads", _INT, "10", "Kafka's threads for tiered storage.", 1),
+    _tuning("follower.fetch.last.tiered.offset.enable", _BOOLEAN, "false", "How followers begin with tiered storage."),
     # kafka-reassign-partitions sets these while replicas move. Kafka describes them only where they are set.
     _tuning("leader.replication.throttled.rate", _LONG, None, "A throttle of moving replicas.", 0, internal=True),
     _tuning("follower.replication.throttled.rate", _LONG, None, "A throttle of moving replicas.", 0, internal=True),
