@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.groups.shard import GroupShard
-from penstock.broker.groups.traits import is_unused
 from penstock.coordinator.assignors import ASSIGNORS
 from penstock.coordinator.classic_group import ClassicGroup
 from penstock.coordinator.consumer_group import ConsumerGroup
@@ -54,7 +53,8 @@ class ConsumerGroups:
         upgrade: list[ConsumerGroupChange] = []
         if isinstance(former, ConsumerGroup):
             group = former
-        elif joins and (former is None or is_unused(former)):
+        elif joins and (former is None or not former.members()):
+            # Members that were given an id and have not joined yet will find the new group.
             group = self.new_group(heartbeat.group_id)
         elif joins and former is not None:
             upgrade = upgraded(former, self._catalogue, self.policy, settings.max_size)

@@ -333,6 +333,19 @@ def test_a_classic_member_joins_a_group_of_the_newer_protocol(tmp_path: Path) ->
     run(tmp_path, scenario)
 
 
+def test_a_classic_member_that_has_only_its_id_prevents_nothing(tmp_path: Path) -> None:
+    async def scenario(groups: Groups) -> None:
+        classic, newer = Classic(groups), Newer(groups, "newer")
+        answer = await groups.ask(join_request(GROUP, metadata=subscription(TOPIC)), 9)
+        assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert await newer.heartbeat() == ErrorCode.NONE
+        assert newer.owned == {0, 1, 2, 3}
+        classic.member_id = answer.member_id
+        assert await classic.join() == ErrorCode.NONE
+
+    run(tmp_path, scenario, group_consumer_migration_policy="disabled")
+
+
 def test_a_static_member_changes_its_protocol_without_leaving(tmp_path: Path) -> None:
     async def scenario(groups: Groups) -> None:
         classic = Classic(groups, instance_id="instance")
