@@ -60,7 +60,7 @@ class GroupUnderStress(RuleBasedStateMachine):
     def beat(self, member: SimulatedMember, *, answer_is_lost: bool = False) -> None:
         """A removed member must be refused, and rejoins without partitions."""
         was_removed = member.epoch > 0 and member.member_id not in self.broker.member_ids
-        before = self.broker.group._state.current(member.member_id).state
+        before = self.broker.group.state.current(member.member_id).state
         refused_with: int | None = None
         try:
             member.heartbeat(answer_is_lost=answer_is_lost)
@@ -77,7 +77,7 @@ class GroupUnderStress(RuleBasedStateMachine):
         if refused_with is not None:
             return
         self.silent_since_ms[member.member_id] = self.broker.now_ms
-        state = self.broker.group._state.current(member.member_id).state
+        state = self.broker.group.state.current(member.member_id).state
         if state is not MemberState.UNREVOKED_PARTITIONS:
             self.asked_to_revoke_ms.pop(member.member_id, None)
         elif before is not state:
@@ -131,7 +131,7 @@ class GroupUnderStress(RuleBasedStateMachine):
     def a_zombie_speaks(self, number: int, epoch: int, owns_nothing: bool) -> None:
         """Under an epoch that is neither the member's nor the one before, or of one that owns too much."""
         member = self.pick(number)
-        current = self.broker.group._state.current(member.member_id)
+        current = self.broker.group.state.current(member.member_id)
         if member.member_id not in self.broker.member_ids or epoch == current.member_epoch:
             return
         owned = frozenset() if owns_nothing else frozenset([TopicIdPartition(topic_id("elsewhere"), 0)])
@@ -203,10 +203,10 @@ class GroupUnderStress(RuleBasedStateMachine):
     def restart_the_broker(self, seed: int) -> None:
         """The restored group equals the original; the timeouts of members restart."""
         described = self.broker.group.describe()
-        owners = dict(self.broker.group._state.owners)
+        owners = dict(self.broker.group.state.owners)
         self.broker.restart(seed)
         assert self.broker.group.describe() == described
-        assert self.broker.group._state.owners == owners
+        assert self.broker.group.state.owners == owners
         self.silent_since_ms = dict.fromkeys(self.broker.member_ids, self.broker.now_ms)
         self.asked_to_revoke_ms = dict.fromkeys(self.asked_to_revoke_ms, self.broker.now_ms)
 

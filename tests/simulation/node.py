@@ -116,8 +116,10 @@ class SimulatedClient:
         traffic = ListenerMetrics(simulation.metrics, LISTENER_NAME)
         gate = None if security.sasl is None else ListenerGate(security.sasl, simulation.node)
         self._connection = simulation.server.new_connection(LISTENER_NAME, traffic, gate)
+        self._transport = SimulatedTransport(self)
         self.is_connected = True
-        self._connection.connection_made(SimulatedTransport(self))
+        self._unread: list[bytes] = []  # while the broker does not read
+        self._connection.connection_made(self._transport)
 
     def send(self, request: Message, version: int) -> int:
         """Returns the correlation id, under which the answer will be found in `answers`."""
@@ -144,6 +146,15 @@ class SimulatedClient:
             assert self._simulation.loop.time() < deadline_s, "there is no answer"
         return self.answers[correlation_id]
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the broker reads from this connection."""
+        return self._transport.is_reading()
+
+    def deliver(self, content: bytes) -> None:
+        """Bytes that need not be a whole request, without a delay."""
+        self._arrive(content)
+
     def hang_up(self) -> None:
         self.is_connected = False
         self._connection.connection_lost(None)
@@ -157,8 +168,17 @@ class SimulatedClient:
         self._arrival_s[direction] = when_s
         loop.call_at(when_s, arrive, content)
 
+    def read_on(self) -> None:
+        """The broker reads again."""
+        unread, self._unread = self._unread, []
+        for content in unread:
+            self._arrive(content)
+
     def _arrive(self, content: bytes) -> None:
         if not self.is_connected:
+            return
+        if not self._transport.is_reading():
+            self._unread.append(content)
             return
         buffer = self._connection.get_buffer(-1)
         buffer[: len(content)] = content
@@ -198,6 +218,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._is_reading = True
+        self._client.read_on()
 
     def abort(self) -> None:
         self._client.hang_up()

@@ -16,7 +16,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -58,7 +58,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OnReady = Callable[[str, int], None]
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The first listener of a broker that accepts connections: where it listens, and what it tells clients."""
+
+    listening: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        advertised = host_port_text(self.host, self.port)
+        if advertised == self.listening:
+            return f"listening on {self.listening}"
+        return f"listening on {self.listening}, advertised as {advertised}"
+
+
+OnReady = Callable[[Ready], None]
 
 RUNTIME_FILE: Final = "broker.json"
 _OPEN_FILES_WANTED: Final = 65_536
@@ -177,7 +193,7 @@ async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundLis
     try:
         _write_runtime_file(directory, endpoints)
         first = next(iter(endpoints.values()))
-        on_ready(first.host, first.port)
+        on_ready(Ready(bound[0].address, first.host, first.port))
         # After on_ready, so that a client that waits for the start does not wait for this.
         loop.call_soon(node.resume_transactions)
         await stopped.wait()

@@ -40,8 +40,11 @@ from penstock.metadata.image import (
     BrokerImage,
     BrokerRegistered,
     Change,
+    ClientMetricsChanged,
+    ClientQuotaChanged,
     ClusterImage,
     Endpoint,
+    GroupConfigChanged,
     PartitionChanged,
     PartitionImage,
     PartitionsAdded,
@@ -61,6 +64,7 @@ from penstock.protocol.error_codes import BrokerError
 from penstock.security.authorizer import Client
 
 if TYPE_CHECKING:
+    from penstock.broker.client_quotas import ClientQuotas
     from penstock.broker.groups.coordinator import GroupCoordinator
     from penstock.broker.transactions.coordinator import TransactionCoordinator
 
@@ -111,6 +115,10 @@ class Node:
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
         self._is_starting = True
+        self._said_without_effect: set[str] = set()
+        self.quotas: ClientQuotas | None = None
+        """None while no quota is set, so that requests need not be measured."""
+        self._use_quotas()
         self.offline: set[TopicPartition] = set()
         """This broker's replicas whose files were moved or deleted."""
         store.subscribe(self._committed)
@@ -296,26 +304,48 @@ class Node:
                 self._reconfigure(self.image.topics_by_id[topic_id])
             case BrokerConfigChanged():
                 self._use_dynamic_config()
-                layers = self.config.layers
-                changed = names_without_effect({**layers.cluster_wide, **layers.per_broker}, BROKER_CONFIGS)
-                if changed:
-                    logger.warning("settings without effect in this version: %s", ", ".join(changed))
+                self._say_broker_settings_without_effect()
                 for image in self.image.topics.values():
                     self._reconfigure(image)
-            case ProducerIdsAllocated() | BrokerRegistered():
-                pass
-            case ScramCredentialSet() | ScramCredentialRemoved():
-                pass  # read from the image when a client authenticates
+            case ClientQuotaChanged():
+                self._use_quotas()
             case AclAdded(_, binding):
                 if self.authorizer is not None:
                     self.authorizer.add(binding)
             case AclRemoved():
                 if self.authorizer is not None:
                     self.authorizer.replace(self.image.acls.values())
+            case (
+                ProducerIdsAllocated()
+                | BrokerRegistered()
+                | GroupConfigChanged()
+                | ClientMetricsChanged()
+                | ScramCredentialSet()
+                | ScramCredentialRemoved()
+            ):
+                pass  # read from the image when they are needed
 
     def remove_later(self, path: str) -> None:
         """Removes files in the background: a large topic takes long. The next start removes what is left."""
         self.loop.run_in_executor(None, self.log_directory.remove_deleted, path)
+
+    def _say_broker_settings_without_effect(self) -> None:
+        """Each of them once: runbooks set them again and again."""
+        layers = self.config.layers
+        unused = names_without_effect({**layers.cluster_wide, **layers.per_broker}, BROKER_CONFIGS)
+        news = [name for name in unused if name not in self._said_without_effect]
+        if news:
+            self._said_without_effect.update(news)
+            logger.warning("settings without effect in this version: %s", ", ".join(news))
+
+    def _use_quotas(self) -> None:
+        quotas = self.image.client_quotas
+        if not quotas:
+            self.quotas = None
+            return
+        from penstock.broker.client_quotas import ClientQuotas
+
+        self.quotas = ClientQuotas(quotas, self.config, self.clock.monotonic_ms, self.quotas)
 
     def _use_dynamic_config(self) -> None:
         self.config = self.config_in(self.image)

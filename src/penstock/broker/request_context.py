@@ -8,6 +8,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from penstock.broker.access import Access
+    from penstock.broker.client_quotas import MutationQuota
     from penstock.broker.node import Node
     from penstock.metadata.image import BrokerImage, Endpoint
     from penstock.security.authentication import Authentication
@@ -75,6 +76,11 @@ class RequestContext:
     def client_host(self) -> str:
         """The client's address as group descriptions show it: Kafka puts a slash before it."""
         return "/" + self.connection.peer.rpartition(":")[0]
+
+    def mutation_quota(self) -> MutationQuota | None:
+        """This client's quota for changes of the cluster, if it has one."""
+        quotas = self.node.quotas
+        return None if quotas is None else quotas.mutations(self.access.client.user, self.client_id or "")
 
     def endpoint_of(self, broker: BrokerImage) -> Endpoint | None:
         """Where this client reaches the broker: by the listener of the same name, as in Kafka. None without one."""

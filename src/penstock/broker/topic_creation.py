@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.core.ids import TopicId
 from penstock.metadata.image import ClusterImage, TopicCreated, TopicImage
 from penstock.metadata.topics import NewTopic, TopicDefaults, decide_creations
-from penstock.protocol.error_codes import BrokerError
+from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -25,8 +25,13 @@ def create_topics(
     on_done: Callable[[CreationResults], None],
     *,
     validate_only: bool = False,
+    admit: Callable[[str, int], bool] | None = None,
 ) -> None:
-    """Tells the outcome by name: the new topic, or the error that refused it."""
+    """Tells the outcome by name: the new topic, or the error that refused it.
+
+    `admit` is asked for each topic that could be created, with its number of partitions; False: the client has exceeded
+    its quota.
+    """
     decisions: dict[str, TopicCreated | BrokerError] = {}
 
     def decide(image: ClusterImage) -> list[TopicCreated]:
@@ -37,6 +42,10 @@ def create_topics(
         decisions = decide_creations(image, wanted, defaults, lambda: TopicId(node.entropy.uuid()))
         if validate_only:
             return []
+        if admit is not None:
+            for name, decision in decisions.items():
+                if isinstance(decision, TopicCreated) and not admit(name, len(decision.topic.partitions)):
+                    decisions[name] = BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         return [decision for decision in decisions.values() if isinstance(decision, TopicCreated)]
 
     def decided(failure: BrokerError | None) -> None:

@@ -21,6 +21,7 @@ from penstock.cli import (
     logs,
     pipelines,
     produce,
+    quota,
     run,
     topic,
     up,
@@ -70,6 +71,7 @@ def _build() -> typer.Typer:
     app.add_typer(group.build(), name="group")
     app.add_typer(user.build(), name="user")
     app.add_typer(acl.build(), name="acl")
+    app.add_typer(quota.build(), name="quota")
     app.add_typer(dead_letters.build(), name="dead-letters")
     app.command("produce", epilog=produce.EPILOG)(produce.produce)
     app.command("consume", epilog=consume.EPILOG)(consume.consume)

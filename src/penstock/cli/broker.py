@@ -16,11 +16,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from penstock.cli.command_error import CommandError, usage_error
 from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT, host_port_text, parse_host_port
 from penstock.core.argument_parser import CommandParser
+
+if TYPE_CHECKING:
+    from penstock.broker.main import Ready
 
 _DIRECTORY_NAMES: Final = frozenset({"log.dir", "log.dirs"})
 _EXAMPLES: Final = """\
@@ -79,8 +82,8 @@ def run_broker(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     overrides = [*options.assignments, *_address(options.listen), *_directory(options.data_dir)]
 
-    def on_ready(host: str, port: int) -> None:
-        _print_ready(host, port, as_json=options.json)
+    def on_ready(ready: Ready) -> None:
+        _print_ready(ready, as_json=options.json)
         if options.exit_with_stdin:
             stop_with_stdin()
         if options.exit_when_unused is not None:
@@ -126,11 +129,12 @@ def _outrank_environment(names: Set[str]) -> None:
         os.environ.pop("PENSTOCK_" + name.replace(".", "_").upper(), None)
 
 
-def _print_ready(host: str, port: int, *, as_json: bool) -> None:
+def _print_ready(ready: Ready, *, as_json: bool) -> None:
     # With --json, a program reads stdout, and the line for a person goes to stderr.
-    print(f"penstock broker: listening on {host}:{port}", file=sys.stderr if as_json else sys.stdout, flush=True)
+    print(f"penstock broker: {ready}", file=sys.stderr if as_json else sys.stdout, flush=True)
     if as_json:
-        print(json.dumps({"event": "ready", "host": host, "port": port, "pid": os.getpid()}), flush=True)
+        event = {"event": "ready", "host": ready.host, "port": ready.port, "pid": os.getpid()}
+        print(json.dumps(event), flush=True)
 
 
 def stop_with_stdin() -> None:

@@ -272,6 +272,11 @@ class ClassicGroup:
         self._rebalance.die(error, now_ms)
         return self._rebalance.take_effects()
 
+    def rebalance(self, now_ms: int) -> list[Effect]:
+        """All members must join again."""
+        self._rebalance.begin(now_ms)
+        return self._rebalance.take_effects()
+
     # Offsets
 
     def check_offset_commit(
@@ -360,6 +365,9 @@ class ClassicGroup:
     def is_idle(self) -> bool:
         """Whether it has no members, not even pending ones. Without offsets it can be removed."""
         return self.state is ClassicGroupState.EMPTY and not self._membership.pending_members
+
+    def members(self) -> tuple[ClassicMember, ...]:
+        return tuple(self._membership.members.values())
 
     def describe(self) -> GroupDescription:
         is_stable = self.state is ClassicGroupState.STABLE

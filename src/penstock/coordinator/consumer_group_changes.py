@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, TypeAlias
 
+from penstock.coordinator.classic_messages import MemberProtocol
 from penstock.core.ids import TopicIdPartition
 
 JOIN_EPOCH: Final = 0
@@ -30,8 +31,21 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicProtocols:
+    """What only a member of the classic protocol has: it joins and syncs, while its group is of the newer protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
+    """In order of its preference."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(protocol.name for protocol in self.protocols)
+
+
+@dataclass(frozen=True, slots=True)
 class MemberMetadata:
-    """What a member declared in its heartbeats."""
+    """What a member declared in its heartbeats, or a classic member in its joins."""
 
     member_id: str
     instance_id: str | None = None
@@ -42,6 +56,7 @@ class MemberMetadata:
     subscribed_topic_regex: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
+    classic: ClassicProtocols | None = None
 
     def subscribes_like(self, other: MemberMetadata) -> bool:
         """An empty pattern equals no pattern: clients send it to remove theirs."""

@@ -18,13 +18,15 @@ NOT_GIVEN_MS: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupSettings:
-    """The broker's `group.consumer.*` settings."""
+    """The broker's `group.consumer.*` settings, or a group's own `consumer.*` settings."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
     """Names from `assignors.ASSIGNORS`. The first is the default."""
+    assignment_interval_ms: int = 0
+    """The shortest time between two target assignments (KIP-1263)."""
 
 
 @dataclass(frozen=True, slots=True)

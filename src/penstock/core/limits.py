@@ -58,6 +58,14 @@ COORDINATOR_SEGMENT_BYTES_MAX: Final = 2 * 1024 * 1024
 # files that were copied into the data directory by mistake.
 STRAY_DIRECTORY_KEPT_MS: Final = 7 * 24 * 3600 * 1000
 
+# Users, client ids and addresses whose use of a quota is measured, about 400 bytes each. Further ones share a meter.
+QUOTA_METERS_MAX: Final = 20_000
+
+# Groups and client metrics in one configuration request: they need not exist, and each is described in full.
+CONFIG_RESOURCES_MAX: Final = 1000
+# Entities in one AlterClientQuotas request.
+QUOTA_ENTRIES_MAX: Final = 10_000
+
 # Threads that sync logs when a broker stops.
 SYNC_THREADS_MAX: Final = 16
 

@@ -74,8 +74,14 @@ class BrokerConfig:
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
+    max_connections_per_ip_overrides: str
     max_request_partition_size_limit: int
+    queued_max_request_bytes: int
     queued_max_requests: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     request_timeout_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
@@ -121,9 +127,17 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int
     transactional_id_expiration_ms: int
 
+    group_consumer_assignment_interval_ms: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_max_session_timeout_ms: int
     group_consumer_max_size: int
+    group_consumer_migration_policy: str
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_min_session_timeout_ms: int
     group_consumer_session_timeout_ms: int
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
@@ -337,6 +351,17 @@ def _names(value: ConfigValue) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else ()
 
 
+def connection_overrides(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides` by address. Raises ConfigError."""
+    overrides: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        address, colon, count = entry.rpartition(":")
+        if not colon or not address or not count.strip().isdecimal() or not count.isascii():
+            raise ConfigError(f"max.connections.per.ip.overrides: {entry!r} is not accepted; write address:count")
+        overrides[address.strip().strip("[]")] = int(count)
+    return overrides
+
+
 def _check_together(layers: BrokerLayers) -> None:
     """Rules that the table's ranges cannot say."""
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
@@ -345,6 +370,12 @@ def _check_together(layers: BrokerLayers) -> None:
     roll_ms = _effective("log.roll.ms", layers)
     if isinstance(roll_ms, int) and roll_ms < 1:
         raise ConfigError(f"log.roll.ms: {roll_ms} is not accepted; expected a value of at least 1")
+    connection_overrides(str(_effective("max.connections.per.ip.overrides", layers)))
+    queued, largest = _effective("queued.max.request.bytes", layers), _effective("socket.request.max.bytes", layers)
+    if isinstance(queued, int) and isinstance(largest, int) and 0 < queued < largest:
+        raise ConfigError(
+            f"queued.max.request.bytes ({queued}) must be at least socket.request.max.bytes ({largest}), or -1"
+        )
     minimum_lag = _effective("log.cleaner.min.compaction.lag.ms", layers)
     maximum_lag = _effective("log.cleaner.max.compaction.lag.ms", layers)
     if isinstance(minimum_lag, int) and isinstance(maximum_lag, int) and minimum_lag > maximum_lag:

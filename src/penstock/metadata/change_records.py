@@ -23,11 +23,15 @@ from penstock.core.ids import (
     uuid_bytes,
     uuid_text,
 )
+from penstock.core.quotas import QuotaEntity
 from penstock.metadata.image import (
     AclAdded,
     AclRemoved,
     BrokerConfigChanged,
+    ClientMetricsChanged,
+    ClientQuotaChanged,
     DurableChange,
+    GroupConfigChanged,
     PartitionChanged,
     PartitionImage,
     PartitionsAdded,
@@ -74,6 +78,12 @@ def encode_change(change: DurableChange) -> Record:
             return {"type": "topic_config_changed", "topic_id": uuid_text(topic_id), "configs": dict(configs)}
         case BrokerConfigChanged(broker_id, configs):
             return {"type": "broker_config_changed", "broker_id": broker_id, "configs": dict(configs)}
+        case GroupConfigChanged(group_id, configs):
+            return {"type": "group_config_changed", "group_id": group_id, "configs": dict(configs)}
+        case ClientMetricsChanged(name, configs):
+            return {"type": "client_metrics_changed", "name": name, "configs": dict(configs)}
+        case ClientQuotaChanged(entity, quotas):
+            return {"type": "client_quota_changed", "entity": entity._asdict(), "quotas": dict(quotas)}
         case ProducerIdsAllocated(next_producer_id):
             return {"type": "producer_ids_allocated", "next_producer_id": next_producer_id}
         case AclAdded(acl_id, binding):
@@ -137,6 +147,12 @@ def decode_change(record: object) -> DurableChange:
                 broker_id = record["broker_id"]
                 named = None if broker_id is None else BrokerId(_number(broker_id))
                 return BrokerConfigChanged(named, _configs(record["configs"]))
+            case "group_config_changed":
+                return GroupConfigChanged(_text(record["group_id"]), _configs(record["configs"]))
+            case "client_metrics_changed":
+                return ClientMetricsChanged(_text(record["name"]), _configs(record["configs"]))
+            case "client_quota_changed":
+                return ClientQuotaChanged(_quota_entity(record["entity"]), _quotas(record["quotas"]))
             case "producer_ids_allocated":
                 return ProducerIdsAllocated(ProducerId(_number(record["next_producer_id"])))
             case "access_control_entry":
@@ -211,6 +227,21 @@ def _configs(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError("settings must be an object")
     return {_text(name): _text(text) for name, text in value.items()}
+
+
+def _quota_entity(value: object) -> QuotaEntity:
+    if not isinstance(value, dict) or set(value) != set(QuotaEntity._fields):
+        raise ValueError(f"expected a user, a client id and an IP address, not {value!r}")
+    return QuotaEntity(**{kind: None if name is None else _text(name) for kind, name in value.items()})
+
+
+def _quotas(value: object) -> dict[str, float]:
+    if not isinstance(value, dict):
+        raise ValueError("quotas must be an object")
+    for limit in value.values():
+        if not isinstance(limit, int | float) or isinstance(limit, bool):
+            raise ValueError(f"expected a number, not {limit!r}")
+    return {_text(key): float(limit) for key, limit in value.items()}
 
 
 def _list_of(kind: type, value: object) -> list[Any]:

@@ -1,7 +1,8 @@
-"""Decisions about changes of settings at run time: AlterConfigs and IncrementalAlterConfigs, for topics and brokers.
+"""Decisions about changes of settings at run time, by AlterConfigs and IncrementalAlterConfigs: settings of topics,
+brokers, groups and client metrics.
 
 Each function returns all settings that the resource has afterwards, or raises the BrokerError for the client. As in
-Kafka, an invalid setting of a topic is INVALID_CONFIG and one of a broker is INVALID_REQUEST.
+Kafka, an invalid setting of a broker is INVALID_REQUEST and one of anything else is INVALID_CONFIG.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from penstock.metadata.config_definition import (
     ConfigType,
     DynamicScope,
     definition_of,
+)
+from penstock.metadata.group_config_definitions import (
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    check_client_metrics,
+    check_group_configs,
 )
 from penstock.metadata.topic_config import TopicConfig, validate_overrides
 from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
@@ -77,12 +84,36 @@ def change_broker_config(
     return _checked_broker_config(configs, config, per_broker=per_broker)
 
 
-def _checked_topic_config(configs: dict[str, str], inherited: TopicConfig) -> dict[str, str]:
+def replace_group_config(wanted: Iterable[tuple[str, str | None]], broker: BrokerConfig) -> dict[str, str]:
+    return _checked(_without_nulls(wanted), lambda configs: check_group_configs(configs, broker))
+
+
+def change_group_config(
+    current: Mapping[str, str], operations: Iterable[ConfigOperation], broker: BrokerConfig
+) -> dict[str, str]:
+    configs = _changed(current, operations, lambda name: definition_of("group", name, GROUP_CONFIGS))
+    return _checked(configs, lambda configs: check_group_configs(configs, broker))
+
+
+def replace_client_metrics(wanted: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    return _checked(_without_nulls(wanted), check_client_metrics)
+
+
+def change_client_metrics(current: Mapping[str, str], operations: Iterable[ConfigOperation]) -> dict[str, str]:
+    configs = _changed(current, operations, lambda name: definition_of("client metrics", name, CLIENT_METRICS_CONFIGS))
+    return _checked(configs, check_client_metrics)
+
+
+def _checked(configs: dict[str, str], check: Callable[[Mapping[str, str]], None]) -> dict[str, str]:
     try:
-        validate_overrides(configs, inherited)
+        check(configs)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return configs
+
+
+def _checked_topic_config(configs: dict[str, str], inherited: TopicConfig) -> dict[str, str]:
+    return _checked(configs, lambda configs: validate_overrides(configs, inherited))
 
 
 def _checked_broker_config(configs: dict[str, str], config: BrokerConfig, *, per_broker: bool) -> dict[str, str]:
@@ -105,7 +136,7 @@ def _checked_broker_config(configs: dict[str, str], config: BrokerConfig, *, per
 
 def _broker_definition(name: str) -> ConfigDefinition:
     if name in NAMES_WITHOUT_EFFECT:
-        raise ConfigError(f"{name} has no effect on this broker; leave it out")
+        raise ConfigError(f"{name} cannot be changed while the broker runs, and has no effect here; leave it out")
     reason = refusal(name)
     if reason is not None:
         raise ConfigError(f"{name} is not supported: {reason}")

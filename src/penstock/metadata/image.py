@@ -18,10 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from penstock.core.acls import AclBinding
 from penstock.core.credentials import ScramCredential, ScramMechanism
 from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
+from penstock.core.quotas import QuotaEntity
+
+_Name = TypeVar("_Name")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,30 @@ class BrokerConfigChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConfigChanged:
+    """All settings of the group from now on. There need not be such a group."""
+
+    group_id: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetricsChanged:
+    """All settings of the client metrics subscription from now on; without any it is gone."""
+
+    name: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaChanged:
+    """All quotas of the entity from now on."""
+
+    entity: QuotaEntity
+    quotas: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
     """Every producer id below `next_producer_id` belongs to a broker and may be in use."""
 
@@ -163,6 +192,9 @@ DurableChange = (
     | PartitionChanged
     | TopicConfigChanged
     | BrokerConfigChanged
+    | GroupConfigChanged
+    | ClientMetricsChanged
+    | ClientQuotaChanged
     | ProducerIdsAllocated
     | AclAdded
     | AclRemoved
@@ -189,8 +221,11 @@ class ClusterImage:
         "acl_ids",
         "acls",
         "brokers",
+        "client_metrics",
+        "client_quotas",
         "cluster_id",
         "dynamic_broker_configs",
+        "group_configs",
         "next_producer_id",
         "scram_credentials",
         "topics",
@@ -204,6 +239,9 @@ class ClusterImage:
         self.topics: dict[TopicName, TopicImage] = {}
         self.topics_by_id: dict[TopicId, TopicImage] = {}
         self.dynamic_broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
+        self.group_configs: dict[str, Mapping[str, str]] = {}
+        self.client_metrics: dict[str, Mapping[str, str]] = {}
+        self.client_quotas: dict[QuotaEntity, Mapping[str, float]] = {}
         self.next_producer_id = ProducerId(0)
         self.acls: dict[bytes, AclBinding] = {}
         self.acl_ids: dict[AclBinding, bytes] = {}
@@ -218,6 +256,9 @@ class ClusterImage:
         copied.topics = dict(self.topics)
         copied.topics_by_id = dict(self.topics_by_id)
         copied.dynamic_broker_configs = dict(self.dynamic_broker_configs)
+        copied.group_configs = dict(self.group_configs)
+        copied.client_metrics = dict(self.client_metrics)
+        copied.client_quotas = dict(self.client_quotas)
         copied.next_producer_id = self.next_producer_id
         copied.acls = dict(self.acls)
         copied.acl_ids = dict(self.acl_ids)
@@ -263,7 +304,13 @@ class ClusterImage:
             case TopicConfigChanged(topic_id, configs):
                 self._replace(replace(self._topic(topic_id), configs=dict(configs)))
             case BrokerConfigChanged(broker_id, configs):
-                self._configure_broker(broker_id, configs)
+                _configure(self.dynamic_broker_configs, broker_id, configs)
+            case GroupConfigChanged(group_id, configs):
+                _configure(self.group_configs, group_id, configs)
+            case ClientMetricsChanged(name, configs):
+                _configure(self.client_metrics, name, configs)
+            case ClientQuotaChanged(entity, quotas):
+                _configure(self.client_quotas, entity, quotas)
             case ProducerIdsAllocated(next_producer_id):
                 if next_producer_id < self.next_producer_id:
                     raise InvalidChange(f"producer ids would go back to {next_producer_id}")
@@ -287,6 +334,9 @@ class ClusterImage:
         changes.extend(
             BrokerConfigChanged(broker_id, configs) for broker_id, configs in self.dynamic_broker_configs.items()
         )
+        changes.extend(GroupConfigChanged(group_id, configs) for group_id, configs in self.group_configs.items())
+        changes.extend(ClientMetricsChanged(name, configs) for name, configs in self.client_metrics.items())
+        changes.extend(ClientQuotaChanged(entity, quotas) for entity, quotas in self.client_quotas.items())
         if self.next_producer_id:
             changes.append(ProducerIdsAllocated(self.next_producer_id))
         changes.extend(AclAdded(acl_id, binding) for acl_id, binding in self.acls.items())
@@ -336,13 +386,15 @@ class ClusterImage:
         self.acls[acl_id] = binding
         self.acl_ids[binding] = acl_id
 
-    def _configure_broker(self, broker_id: BrokerId | None, configs: Mapping[str, str]) -> None:
-        if configs:
-            self.dynamic_broker_configs[broker_id] = dict(configs)
-        else:
-            self.dynamic_broker_configs.pop(broker_id, None)
-
     @staticmethod
     def _check_indexes(first: int, partitions: tuple[PartitionImage, ...]) -> None:
         if [partition.index for partition in partitions] != list(range(first, first + len(partitions))):
             raise InvalidChange(f"partition numbers do not continue from {first}")
+
+
+def _configure(resources: dict[_Name, Mapping[str, _Value]], name: _Name, configs: Mapping[str, _Value]) -> None:
+    """A resource without settings of its own is not remembered."""
+    if configs:
+        resources[name] = dict(configs)
+    else:
+        resources.pop(name, None)

@@ -1,29 +1,31 @@
 """Kafka's broker configuration names that Penstock does not support, so that it can load a Kafka properties file.
 
-Two kinds. Names without effect tune parts that Penstock does not have (thread pools, purgatories, KRaft's quorum, JMX):
-they are accepted, and `BrokerConfig.without_effect` lists them. Refused names configure features that users rely on
-(encryption, authentication, policies, tiered storage): a broker that ignored them would be unsafe.
+Two kinds. Names without effect tune parts that Penstock does not have (purgatories, KRaft's quorum, JMX): they are
+accepted at a start, and `BrokerConfig.without_effect` lists them. Refused names configure features that users rely on
+(encryption, authentication, policies, tiered storage): a broker that ignored them would be unsafe. Names that tune such
+a feature and do not switch it on are in `tuning_definitions.py`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from penstock.metadata.tuning_definitions import TUNING_DEFINITIONS
+
+_TUNING_NAMES: Final = frozenset(definition.name for definition in TUNING_DEFINITIONS)
+
 _WITHOUT_EFFECT: Final = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-    auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
-    controlled.shutdown.enable controller.quorum.append.linger.ms controller.quorum.auto.join.enable
-    controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
-    controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
-    controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
+    auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.session.timeout.ms controlled.shutdown.enable
+    controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
+    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+    controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
     controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
-    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
-    delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
-    group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
-    group.consumer.min.assignment.interval.ms group.coordinator.append.linger.ms
-    group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.coordinator.threads
-    group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
-    group.share.heartbeat.interval.ms group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
+    controller.socket.timeout.ms delete.records.purgatory.purge.interval.requests
+    fetch.purgatory.purge.interval.requests group.coordinator.append.linger.ms group.coordinator.background.threads
+    group.coordinator.cached.buffer.max.bytes group.coordinator.threads group.share.assignment.interval.ms
+    group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
+    group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
     group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
     group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
     group.share.max.size group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
@@ -36,16 +38,12 @@ _WITHOUT_EFFECT: Final = """
     group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
     group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
     group.streams.session.timeout.ms initial.broker.registration.timeout.ms kafka.metrics.polling.interval.secs
-    kafka.metrics.reporters leader.imbalance.check.interval.seconds log.cleaner.dedupe.buffer.size
-    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-    log.cleaner.threads log.dir.failure.timeout.ms metadata.log.dir metadata.log.max.record.bytes.between.snapshots
-    metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms
-    metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms metric.reporters
-    metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads num.network.threads
-    num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads producer.purgatory.purge.interval.requests
-    queued.max.request.bytes quota.window.num quota.window.size.seconds replication.quota.window.num
-    replication.quota.window.size.seconds share.coordinator.append.linger.ms
-    share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
+    kafka.metrics.reporters leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms metadata.log.dir
+    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
+    metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+    metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica.alter.log.dirs.threads
+    producer.purgatory.purge.interval.requests replication.quota.window.num replication.quota.window.size.seconds
+    share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
     share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
     share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
     share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
@@ -66,7 +64,6 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
     "delegation.token.": "this broker has no delegation tokens",
     "follower.fetch.last.tiered.": "this broker has no tiered storage",
     "max.connection.creation.rate": "the rate of new connections is not limited",
-    "max.connections.per.ip.overrides": "max.connections.per.ip is the same for every address",
     "principal.builder.": "principal builders are Java classes",
     "remote.": "this broker has no tiered storage",
     "sasl.jaas.config": "name the listener and the mechanism: listener.name.<name>.plain.sasl.jaas.config",
@@ -80,6 +77,8 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
 
 def refusal(name: str) -> str | None:
     """Why a name is refused, or None if it is not. Names that are supported must be looked for before."""
+    if name in _TUNING_NAMES:
+        return None
     for prefix, reason in REFUSED_PREFIXES.items():
         if name.startswith(prefix):
             return reason

@@ -56,6 +56,14 @@ class FrameBuffer:
         """The number of bytes that have arrived and were not taken."""
         return self._end - self._start
 
+    @property
+    def incomplete_bytes(self) -> int:
+        """The size of the first frame that was not taken, with its size field; 0 while it is not known."""
+        if self.pending < _SIZE_BYTES:
+            return 0
+        (size,) = _SIZE.unpack_from(self._view, self._start)
+        return _SIZE_BYTES + size if 0 <= size <= self._frame_bytes_max else 0
+
     def get_buffer(self) -> memoryview:
         """A buffer for more bytes, never empty. Frames taken earlier become invalid."""
         if self._start == self._end:

@@ -123,10 +123,10 @@ class _ReaderSource:
             self._array(field.kind, target, path, nullable, depth)
         elif isinstance(field.kind, Primitive):
             self._sized(field.kind, target, path, nullable, self._flexible and not field.always_legacy)
-        elif nullable and field.tag is None:
-            # KIP-893: a byte tells whether the struct is null.
+        elif nullable:
+            # KIP-893: a byte tells whether the struct is null. In a tagged field it is a varint.
             self._source.line("p += 1")
-            with self._source.block("if b[p - 1] > 127:"):
+            with self._source.block("if b[p - 1] > 127:" if field.tag is None else "if not b[p - 1]:"):
                 self._source.line(f"{target} = None")
             with self._source.block("else:"):
                 self._struct(field.kind, f"m{depth + 1}", depth + 1)

@@ -77,10 +77,10 @@ class _WriterSource:
         source, nullable = self._source, field.nullable_in(self._version)
         if not isinstance(field.kind, Primitive) and not field.is_array:
             source.line(f"m{depth + 1} = {value}")
-            if nullable and field.tag is None:
-                # KIP-893: a byte tells whether the struct is null.
+            if nullable:
+                # KIP-893: a byte tells whether the struct is null. In a tagged field it is a varint.
                 with source.block(f"if m{depth + 1} is None:"):
-                    source.line(f"{self._output}.append(255)")
+                    source.line(f"{self._output}.append({255 if field.tag is None else 0})")
                 with source.block("else:"):
                     source.line(f"{self._output}.append(1)")
                     self._struct(field.kind, f"m{depth + 1}", depth + 1)
@@ -173,6 +173,8 @@ class _WriterSource:
 
     def _is_set(self, field: Field, value: str) -> str:
         """A condition: the tagged field differs from its default."""
+        if field.nullable_in(self._version) and not isinstance(field.kind, Primitive) and not field.is_array:
+            return "True"  # Kafka's default is an empty struct: null must be said
         if field.default is None:
             return f"{value} is not None"
         if field.is_array:

@@ -45,6 +45,11 @@ class Client(NamedTuple):
     principal: str
     host: str
 
+    @property
+    def user(self) -> str:
+        """The name that the client proved to have, or Kafka's `ANONYMOUS`. Quotas go by it."""
+        return self.principal.removeprefix("User:")
+
 
 class _Index:
     """The ACLs of one type of resource. A prefix is found by its length, of which there are few."""

@@ -42,6 +42,7 @@ from penstock.core.acls import AclBinding
 from penstock.core.credentials import ScramMechanism
 from penstock.core.ids import OffsetAndMetadata, ProducerIdentity, TopicPartition
 from penstock.core.isolation import IsolationLevel
+from penstock.core.quotas import QuotaEntity
 from penstock.security.acl_filters import AclFilter
 from penstock.wire import offsets as offset_requests
 from penstock.wire import transactions as transaction_requests
@@ -55,6 +56,7 @@ from penstock.wire.log_dirs import partition_sizes
 from penstock.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from penstock.wire.offsets import ListedOffset, OffsetAt
 from penstock.wire.produce import DEFAULT_REQUEST_BYTES, Batch, BatchSender, Produced
+from penstock.wire.quotas import alter_client_quotas, client_quotas
 from penstock.wire.settings import WIRE_SETTING_NAMES, WireSettings
 from penstock.wire.transactions import TRANSACTION_VERSION_2, TransactionDescription
 from penstock.wire.watch import RecordWatch
@@ -143,6 +145,21 @@ class WireClient:
     def partition_sizes(self, *, timeout_s: float | None = None) -> dict[TopicPartition, int]:
         """The bytes that each partition takes on disk, for all topics."""
         return partition_sizes(self._cluster, timeout_s)
+
+    def client_quotas(self, *, timeout_s: float | None = None) -> dict[QuotaEntity, dict[str, float]]:
+        """All quotas that are set, by whom they are for."""
+        return client_quotas(self._cluster, timeout_s)
+
+    def alter_client_quotas(
+        self,
+        entity: QuotaEntity,
+        changes: Mapping[str, float],
+        removals: Iterable[str] = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Sets and removes quotas of one entity: all of them, or none. Raises BrokerError."""
+        alter_client_quotas(self._cluster, entity, changes, removals, timeout_s)
 
     # Offsets
 

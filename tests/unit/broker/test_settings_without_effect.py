@@ -11,7 +11,7 @@ from penstock.broker.main import _say_without_effect
 from penstock.core.ids import TopicName
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.config_definition import ConfigError
-from penstock.metadata.image import TopicConfigChanged
+from penstock.metadata.image import BrokerConfigChanged, TopicConfigChanged
 from penstock.metadata.topics import NewTopic
 from tests.unit.broker.nodes import commit_changes, make_topics, node_in
 
@@ -45,6 +45,20 @@ def test_a_topic_that_gets_one_is_named(tmp_path: Path, caplog: pytest.LogCaptur
     assert messages(caplog) == [
         "topic 'orders': settings without effect in this version: preallocate",
         "topic 'orders': settings without effect in this version: unclean.leader.election.enable",
+    ]
+
+
+def test_a_setting_of_the_broker_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        with node_in(tmp_path) as node:
+            commit_changes(node, BrokerConfigChanged(None, {"log.cleaner.threads": "2"}))
+            commit_changes(node, BrokerConfigChanged(None, {"log.cleaner.threads": "3", "num.io.threads": "4"}))
+            assert node.config.layers.cluster_wide["log.cleaner.threads"] == "3"
+
+    asyncio.run(scenario())
+    assert messages(caplog) == [
+        "settings without effect in this version: log.cleaner.threads",
+        "settings without effect in this version: num.io.threads",
     ]
 
 

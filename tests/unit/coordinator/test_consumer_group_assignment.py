@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.coordinator.assignors import RANGE
 from penstock.coordinator.consumer_group_changes import MemberState
 from penstock.coordinator.consumer_group_messages import HeartbeatResult
@@ -9,6 +11,7 @@ from penstock.coordinator.consumer_group_state import GroupPhase
 from penstock.coordinator.topic_partitions import Topic
 from tests.unit.coordinator.consumer_group_harness import (
     REBALANCE_MS,
+    SETTINGS,
     GroupOnALog,
     SimulatedMember,
     partitions,
@@ -19,7 +22,7 @@ from tests.unit.coordinator.consumer_group_harness import (
 
 
 def state_of(member: SimulatedMember) -> MemberState:
-    return member.broker.group._state.current(member.member_id).state
+    return member.broker.group.state.current(member.member_id).state
 
 
 def two_members(catalogue: dict[str, Topic]) -> tuple[GroupOnALog, SimulatedMember, SimulatedMember]:
@@ -264,3 +267,33 @@ def test_names_and_a_pattern_add_up_and_an_empty_pattern_takes_it_back() -> None
     one.must_send_all = True
     settle(one)
     assert one.owned == partitions("orders", [0])
+
+
+def test_members_stay_with_the_last_target_for_the_assignment_interval() -> None:
+    """A client that unsubscribes and subscribes within milliseconds meets one assignment, not one for each step."""
+    broker = GroupOnALog(topics(orders=2), replace(SETTINGS, assignment_interval_ms=1000))
+    one, two = SimulatedMember(broker, "one"), SimulatedMember(broker, "two")
+    one.heartbeat()
+    assert one.owned == partitions("orders", [0, 1])
+    broker.advance(10)
+    two.heartbeat()
+    assert (two.epoch, two.owned) == (one.epoch, frozenset())
+    assert one.heartbeat().assignment is None
+    broker.restart()
+    broker.advance(989)
+    assert one.heartbeat().assignment is None  # the interval goes on after a restart
+    broker.advance(1)
+    for _ in range(3):
+        for member in (one, two):
+            member.heartbeat()
+            member.give_up_the_rest()
+    assert {len(one.owned), len(two.owned)} == {1}
+    broker.advance(10)
+    for names in (("bills",), ("orders",)):
+        two.subscribe(*names)
+        two.heartbeat()
+        two.give_up_the_rest()
+    assert len(two.owned) == 1
+    broker.now_ms -= 60_000  # a clock that was set back does not hold the group up
+    one.heartbeat()
+    assert broker.group.state.target.assignment_epoch == broker.group.state.group.epoch

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.coordinator.classic_messages import GroupSnapshot, MemberSnapshot
+from penstock.coordinator.classic_messages import GroupSnapshot, MemberProtocol, MemberSnapshot
 from penstock.coordinator.consumer_group_changes import (
+    ClassicProtocols,
     ConsumerGroupChange,
     CurrentAssignment,
     CurrentAssignmentChanged,
@@ -162,3 +163,24 @@ def test_a_member_state_that_does_not_exist_is_refused() -> None:
     damaged[10] = 9
     with pytest.raises(ProtocolError):
         read_change(record.key, bytes(damaged))
+
+
+def test_a_classic_member_of_a_group_of_the_newer_protocol_is_written_in_kafkas_bytes() -> None:
+    """A tagged, nullable struct: its tag and size, a byte that says that it is there, and its fields.
+
+    Kafka takes a record without the tag for one of a classic member without protocols: null has to be written.
+    """
+    classic = ClassicProtocols(6000, (MemberProtocol("range", b"ab"),))
+    change = MemberMetadataChanged("member", MemberMetadata("member", classic=classic))
+    record = change_record("group", change)
+    protocols = b"\x02" + b"\x06range" + b"\x03ab" + b"\x00"
+    content = b"\x01" + (6000).to_bytes(4, "big") + protocols + b"\x00"
+    assert record.value is not None
+    assert record.value.endswith(b"\x01" + b"\x00" + bytes([len(content)]) + content)
+    assert read_change(record.key, record.value) == ("group", change)
+    newer = change_record("group", MemberMetadataChanged("member", MemberMetadata("member")))
+    assert newer.value is not None
+    assert newer.value.endswith(b"\x01" + b"\x00" + b"\x01" + b"\x00")
+    # As this broker wrote it before there were classic members in such groups.
+    untagged = newer.value[:-4] + b"\x00"
+    assert read_change(newer.key, untagged) == ("group", MemberMetadataChanged("member", MemberMetadata("member")))

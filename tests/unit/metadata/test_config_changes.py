@@ -94,7 +94,7 @@ def test_brokers_take_what_is_dynamic() -> None:
         ("message.max.byte", "5", "did you mean message.max.bytes"),
         ("message.max.bytes", "x", "message.max.bytes"),
         ("ssl.engine.factory.class", "x", "part of TLS"),
-        ("num.io.threads", "5", "no effect"),
+        ("controller.quorum.voters", "1@h:1", "no effect"),
         ("log.retention.ms", "0", "0 is not accepted"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from penstock.core.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourcePattern, ResourceType
 from penstock.core.credentials import ScramCredential, ScramMechanism
 from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicName
+from penstock.core.quotas import QuotaEntity
 from penstock.metadata.change_records import decode_change, encode_change
 from penstock.metadata.image import (
     AclAdded,
@@ -14,9 +15,12 @@ from penstock.metadata.image import (
     BrokerConfigChanged,
     BrokerImage,
     BrokerRegistered,
+    ClientMetricsChanged,
+    ClientQuotaChanged,
     ClusterImage,
     DurableChange,
     Endpoint,
+    GroupConfigChanged,
     InvalidChange,
     PartitionChanged,
     PartitionsAdded,
@@ -52,6 +56,10 @@ EVERY_KIND: list[DurableChange] = [
     TopicConfigChanged(topic_id(1), {"retention.ms": "6", "segment.ms": "7"}),
     BrokerConfigChanged(None, {"message.max.bytes": "8"}),
     BrokerConfigChanged(BrokerId(1), {"message.max.bytes": "9"}),
+    GroupConfigChanged("readers", {"consumer.session.timeout.ms": "45000"}),
+    ClientMetricsChanged("latency", {"interval.ms": "100"}),
+    ClientQuotaChanged(QuotaEntity("alice", ""), {"producer_byte_rate": 1024.0}),
+    ClientQuotaChanged(QuotaEntity(ip="10.0.0.1"), {"connection_creation_rate": 5.0}),
     ProducerIdsAllocated(ProducerId(1000)),
     TopicDeleted(topic_id(2)),
     AclAdded(bytes(15) + b"1", READ_ORDERS),

@@ -125,4 +125,5 @@ def test_a_described_broker_shows_what_can_be_changed() -> None:
     assert rows["node.id"].value == "3"
     assert rows["node.id"].read_only
     assert rows["log.retention.ms"].value is None
-    assert [row.name for row in describe_cluster_default({"message.max.bytes": "6"})] == ["message.max.bytes"]
+    of_cluster = [row.name for row in describe_cluster_default({"message.max.bytes": "6"}, layers.static)]
+    assert of_cluster == ["message.max.bytes", "min.insync.replicas"]

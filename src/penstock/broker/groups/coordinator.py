@@ -80,7 +80,7 @@ class GroupCoordinator:
     def now_ms(self) -> int:
         return self._clock_origin_ms + self.node.clock.monotonic_ms()
 
-    def _new_uuid(self) -> str:
+    def new_uuid(self) -> str:
         return str(UUID(bytes=self.node.entropy.uuid()))
 
     def close(self) -> None:
@@ -139,10 +139,8 @@ class GroupCoordinator:
             loaded.replay(record)
             yield len(record.key) + len(record.value or b"")
         shard.offsets = loaded.offsets
-        settings = self.classic_settings
         for snapshot in loaded.classic.values():
-            self._generations[snapshot.group_id] = snapshot.generation_id
-            shard.groups[snapshot.group_id] = ClassicGroup.restore(snapshot, settings, self._new_uuid, self.now_ms())
+            shard.groups[snapshot.group_id] = self.restore_classic_group(snapshot)
             yield 0
         for group_id, changes in loaded.consumer.items():
             shard.groups[group_id] = self.consumers.restore(group_id, list(changes.values()))
@@ -190,21 +188,29 @@ class GroupCoordinator:
         )
 
     def new_classic_group(self, group_id: str) -> ClassicGroup:
-        return ClassicGroup(group_id, self.classic_settings, self._new_uuid)
+        return ClassicGroup(group_id, self.classic_settings, self.new_uuid)
 
     def carry_out(self, shard: GroupShard, group: ClassicGroup, effects: Iterable[Effect]) -> None:
         """What a classic group decided: changes into the log, and answers behind them."""
+        self.send_replies(shard, effects)
+        if group.is_idle and group.generation_id == 0 and not shard.offsets.knows(group.group_id):
+            # The member left or was refused before anything of the group was written.
+            self.forget(shard, group)
+        else:
+            self.watch(group)
+
+    def send_replies(self, shard: GroupShard, effects: Iterable[Effect]) -> None:
+        """Changes into the log, and answers behind them."""
         for effect in effects:
             if isinstance(effect, GroupChanged):
                 shard.append([snapshot_record(effect.snapshot)])
                 self._count_rebalance(effect.snapshot)
             else:
                 shard.answer(_reply_of(effect), effect.results if isinstance(effect, LeaveReply) else effect.result)
-        if group.is_idle and group.generation_id == 0 and not shard.offsets.knows(group.group_id):
-            # The member left or was refused before anything of the group was written.
-            self.forget(shard, group)
-        else:
-            self.watch(group)
+
+    def restore_classic_group(self, snapshot: GroupSnapshot) -> ClassicGroup:
+        self._generations[snapshot.group_id] = snapshot.generation_id
+        return ClassicGroup.restore(snapshot, self.classic_settings, self.new_uuid, self.now_ms())
 
     def _count_rebalance(self, snapshot: GroupSnapshot) -> None:
         if snapshot.generation_id > self._generations.get(snapshot.group_id, 0):

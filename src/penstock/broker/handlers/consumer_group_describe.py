@@ -19,7 +19,7 @@ from penstock.protocol.definitions.consumer_group_describe import (
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
-# A member of the newer protocol; 0 would be a classic one that has joined such a group.
+CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
 
@@ -76,7 +76,7 @@ def _member(member: description.DescribedMember) -> Member:
         subscribed_topic_regex=metadata.subscribed_topic_regex,
         assignment=_assignment(member.assignment),
         target_assignment=_assignment(member.target_assignment),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if metadata.classic is None else CLASSIC_MEMBER,
     )
 
 

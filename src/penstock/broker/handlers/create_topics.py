@@ -1,10 +1,13 @@
 """CreateTopics: new topics, each accepted or refused by itself, all of a request made durable together.
 
 The answer carries what the topic was given (partitions, replicas, effective settings) from version 5, its id from 7.
-`timeout_ms` has no effect: the answer leaves when the topics are committed and ready. Versions: 2 to 7.
+`timeout_ms` has no effect: the answer leaves when the topics are committed and ready. A client over its
+`controller_mutation_rate` (KIP-599) is refused from version 6, and made to wait before. Versions: 2 to 7.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
@@ -23,9 +26,12 @@ from penstock.protocol.definitions.create_topics import (
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
+QUOTA_ERROR_SINCE: Final = 6
+
 
 def handle(request: CreateTopicsRequest, context: RequestContext) -> Deferred:
     answer = Barrier()
+    quota = context.mutation_quota()
     validate_only = request.validate_only
 
     def created(results: CreationResults) -> None:
@@ -44,6 +50,8 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> Deferred:
         for name in refused:
             failure = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             response.topics.append(CreatableTopicResult(name=name, error_code=failure, error_message=failure.text))
+        if quota is not None:
+            response.throttle_time_ms = quota.throttle_ms
         answer.complete(response)
 
     may_create_all = context.access.may_with_cluster(AclOperation.CREATE)
@@ -53,7 +61,8 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> Deferred:
         if not may_create_all and not context.access.may_with_topic(AclOperation.CREATE, topic.name)
     }
     wanted = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
-    create_topics(context.node, wanted, created, validate_only=validate_only)
+    admit = None if quota is None else quota.admission(strict=context.api_version >= QUOTA_ERROR_SINCE)
+    create_topics(context.node, wanted, created, validate_only=validate_only, admit=admit)
     return answer
 
 

@@ -1,11 +1,13 @@
 """DeleteTopics: topics by name, from version 6 also by id; each deleted or refused by itself.
 
-The records are unreachable when the answer leaves; their files are removed in the background. Versions: 1 to 6.
+The records are unreachable when the answer leaves; their files are removed in the background. A client over its
+`controller_mutation_rate` (KIP-599) is refused from version 5, and made to wait before. Versions: 1 to 6.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from penstock.broker.deferred import Barrier, Deferred
@@ -24,22 +26,27 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 TOPIC_IDS_SINCE: Final = 6
 DELETION_DISABLED_SINCE: Final = 3
+QUOTA_ERROR_SINCE: Final = 5
 
 
 def handle(request: DeleteTopicsRequest, context: RequestContext) -> Deferred:
     answer = Barrier()
     accepted: list[tuple[TopicDeleted, DeletableTopicResult]] = []
     response = DeleteTopicsResponse()
+    quota = context.mutation_quota()
+    admit = None if quota is None else quota.admission(strict=context.api_version >= QUOTA_ERROR_SINCE)
 
     def decide(image: ClusterImage) -> list[TopicDeleted]:
         nonlocal accepted, response
-        accepted, response = _decide_all(request, context, image)
+        accepted, response = _decide_all(request, context, image, admit)
         return [change for change, _ in accepted]
 
     def decided(failure: BrokerError | None) -> None:
         if failure is not None:
             for _, result in accepted:
                 _refuse(result, failure, context.api_version)
+        if quota is not None:
+            response.throttle_time_ms = quota.throttle_ms
         answer.complete(response)
 
     context.node.propose(decide, decided)
@@ -47,7 +54,10 @@ def handle(request: DeleteTopicsRequest, context: RequestContext) -> Deferred:
 
 
 def _decide_all(
-    request: DeleteTopicsRequest, context: RequestContext, image: ClusterImage
+    request: DeleteTopicsRequest,
+    context: RequestContext,
+    image: ClusterImage,
+    admit: Callable[[object, int], bool] | None,
 ) -> tuple[list[tuple[TopicDeleted, DeletableTopicResult]], DeleteTopicsResponse]:
     """The accepted changes with their results, and the response that holds all results."""
     if context.api_version >= TOPIC_IDS_SINCE:
@@ -66,8 +76,11 @@ def _decide_all(
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each topic may be named once only.")
             _check_access(topic, context, image)
             change = _decide(topic, image, delete_enabled)
+            deleted = image.topics_by_id[change.topic_id]
+            if admit is not None and not admit(change.topic_id, len(deleted.partitions)):
+                raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
             accepted.append((change, result))
-            result.name, result.topic_id = image.topics_by_id[change.topic_id].name, change.topic_id
+            result.name, result.topic_id = deleted.name, change.topic_id
         except BrokerError as error:
             _refuse(result, error, context.api_version)
     return accepted, response

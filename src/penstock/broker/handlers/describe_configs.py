@@ -1,20 +1,24 @@
-"""DescribeConfigs: settings of topics and of this broker, each with its source and what it overrides.
+"""DescribeConfigs: settings of topics, brokers, loggers, groups and client metrics, each with its source and what it
+overrides.
 
-An empty broker name stands for the settings that were given to all brokers at run time. Loggers, client metrics and
-groups have no settings here and are INVALID_REQUEST. Versions: 1 to 4.
+An empty broker name stands for the settings that were given to all brokers at run time. A group or a client metrics
+subscription that does not exist is described with the defaults, as in Kafka. Versions: 1 to 4.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.broker.config_resources import ConfigResource, check_access, configs_of
+from penstock.broker.config_resources import ConfigResource, ResourceType, check_access, check_count, configs_of
 from penstock.broker.request_context import RequestContext
 from penstock.core.acls import AclOperation
 from penstock.metadata.config_description import (
     ConfigRow,
     describe_broker,
+    describe_client_metrics,
     describe_cluster_default,
+    describe_group,
+    describe_loggers,
     describe_topic,
 )
 from penstock.protocol.definitions.describe_configs import (
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     response = DescribeConfigsResponse()
     asked_before: set[object] = set()
+    refusal = _refusal(request)
     for resource in request.resources:
         # No keys at all and an empty list of keys both ask for everything, as in Kafka.
         wanted = frozenset(resource.configuration_keys or ())
@@ -44,6 +49,8 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         response.results.append(result)
         try:
+            if refusal is not None:
+                raise refusal
             named = ConfigResource(resource.resource_type, resource.resource_name)
             check_access(context.access, AclOperation.DESCRIBE_CONFIGS, named)
             rows = _rows(named, context.node)
@@ -54,13 +61,30 @@ def handle(request: DescribeConfigsRequest, context: RequestContext) -> Describe
     return response
 
 
+def _refusal(request: DescribeConfigsRequest) -> BrokerError | None:
+    try:
+        check_count(ConfigResource(each.resource_type, each.resource_name) for each in request.resources)
+    except BrokerError as error:
+        return error.to_keep()
+    return None
+
+
 def _rows(resource: ConfigResource, node: Node) -> list[ConfigRow]:
     settings = configs_of(resource, node.image, node.broker_id)
-    if settings.topic is not None:
-        return describe_topic(settings.current, node.config.layers)
-    if settings.broker_id is None:
-        return describe_cluster_default(settings.current)
-    return describe_broker(node.config.layers)
+    layers = node.config.layers
+    match settings.type:
+        case ResourceType.TOPIC:
+            return describe_topic(settings.current, layers)
+        case ResourceType.BROKER if settings.broker_id is None:
+            return describe_cluster_default(settings.current, layers.static)
+        case ResourceType.BROKER:
+            return describe_broker(layers)
+        case ResourceType.BROKER_LOGGER:
+            return describe_loggers(settings.current)
+        case ResourceType.CLIENT_METRICS:
+            return describe_client_metrics(settings.current)
+        case ResourceType.GROUP:
+            return describe_group(settings.current, layers)
 
 
 def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

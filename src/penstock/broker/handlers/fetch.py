@@ -70,6 +70,10 @@ class _Fetch:
         self._uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
         self.read_committed = request.isolation_level == READ_COMMITTED
         self._bytes_max = min(request.max_bytes, self.node.config.fetch_max_bytes)
+        quotas = self.node.quotas
+        if quotas is not None:
+            allowed = quotas.fetch_bytes_max(context.access.client.user, context.client_id or "")
+            self._bytes_max = self._bytes_max if allowed is None else min(self._bytes_max, allowed)
         self.bytes_min = min(request.min_bytes, self._bytes_max)
         self._session: FetchSession | None = None
         self._is_incremental = False

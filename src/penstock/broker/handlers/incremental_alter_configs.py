@@ -1,12 +1,22 @@
-"""IncrementalAlterConfigs: sets, resets, appends to and subtracts from single settings (KIP-339). Versions: 0 and 1."""
+"""IncrementalAlterConfigs: sets, resets, appends to and subtracts from single settings (KIP-339). Versions: 0 and 1.
+
+The levels of loggers change in this process only and are not stored, as in Kafka (KIP-412).
+"""
 
 from __future__ import annotations
 
-from penstock.broker.config_resources import ConfigResource, NewConfigs, ResourceConfigs, alter_configs
+from penstock.broker.config_resources import ConfigResource, NewConfigs, ResourceConfigs, ResourceType, alter_configs
 from penstock.broker.deferred import Barrier, Deferred
+from penstock.broker.logger_levels import changed_levels
 from penstock.broker.request_context import RequestContext
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.config_changes import ConfigOperation, change_broker_config, change_topic_config
+from penstock.metadata.config_changes import (
+    ConfigOperation,
+    change_broker_config,
+    change_client_metrics,
+    change_group_config,
+    change_topic_config,
+)
 from penstock.metadata.topic_config import TopicConfig
 from penstock.protocol.definitions.incremental_alter_configs import (
     AlterableConfig,
@@ -42,9 +52,18 @@ def _changes(configs: list[AlterableConfig]) -> NewConfigs:
     operations = [ConfigOperation(config.name, config.config_operation, config.value) for config in configs]
 
     def new_configs(settings: ResourceConfigs, broker: BrokerConfig) -> dict[str, str]:
-        if settings.topic is not None:
-            return change_topic_config(settings.current, operations, TopicConfig.inherited(broker.layers))
-        per_broker = settings.broker_id is not None
-        return change_broker_config(settings.current, operations, broker, per_broker=per_broker)
+        current = settings.current
+        match settings.type:
+            case ResourceType.TOPIC:
+                return change_topic_config(current, operations, TopicConfig.inherited(broker.layers))
+            case ResourceType.BROKER:
+                per_broker = settings.broker_id is not None
+                return change_broker_config(current, operations, broker, per_broker=per_broker)
+            case ResourceType.GROUP:
+                return change_group_config(current, operations, broker)
+            case ResourceType.CLIENT_METRICS:
+                return change_client_metrics(current, operations)
+            case ResourceType.BROKER_LOGGER:
+                return changed_levels(current, operations)
 
     return new_configs

@@ -1,6 +1,6 @@
 """ListConfigResources: the names that have settings, by kind (KIP-1142).
 
-Version 0 knew client metrics only, of which there are none here. From version 1 an empty list of kinds asks for all of
+Version 0 knew client metrics only. From version 1 an empty list of kinds asks for all of
 them, and an unknown kind is UNSUPPORTED_VERSION. Versions: 0 and 1.
 """
 
@@ -25,10 +25,11 @@ KINDS_SINCE: Final = 1
 def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     if not context.access.may_with_cluster(AclOperation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if context.api_version < KINDS_SINCE:
-        return ListConfigResourcesResponse()
     known = frozenset(ResourceType)
-    wanted = frozenset(request.resource_types) or known
+    if context.api_version < KINDS_SINCE:
+        wanted = frozenset({int(ResourceType.CLIENT_METRICS)})
+    else:
+        wanted = frozenset(request.resource_types) or known
     if not wanted <= known:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
@@ -43,6 +44,8 @@ def handle(request: ListConfigResourcesRequest, context: RequestContext) -> List
 def _names(kind: int, image: ClusterImage) -> list[str]:
     if kind == ResourceType.TOPIC:
         return list(image.topics)
-    if kind == ResourceType.BROKER:
-        return [str(broker_id) for broker_id in image.brokers]
-    return []
+    if kind == ResourceType.CLIENT_METRICS:
+        return list(image.client_metrics)
+    if kind == ResourceType.GROUP:
+        return list(image.group_configs)
+    return [str(broker_id) for broker_id in image.brokers]

@@ -5,7 +5,8 @@ responses leave in one write. A request whose answer is not there yet (a parked 
 fsync) holds its place in the line; what was asked later is handled at once and answered behind it.
 
 Invariant: responses leave in the order of their requests.
-Invariant: a peer that does not read its answers, or asks without end, is not read from any more until it has caught up.
+Invariant: a peer that does not read its answers, or asks without end, is not read from any more until it has caught up;
+one that exceeds a quota is not read from for as long as it was told.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.deferred import Deferred
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     import socket
 
     from penstock.broker.access import Access
+    from penstock.broker.client_quotas import Usage
     from penstock.broker.metrics import ListenerMetrics
+    from penstock.broker.network.request_memory import RequestMemory
     from penstock.broker.network.sender import ResponseSender
     from penstock.broker.network.server import Server
     from penstock.broker.node import Node
@@ -52,6 +56,18 @@ class _Slot:
         self.version = version
         self.correlation_id = correlation_id
         self.answer = answer  # a response message, or a Deferred that will have one
+
+
+class _MeteredSlot(_Slot):
+    """The place of a request that counts for a quota when it is answered."""
+
+    __slots__ = ("usage",)
+
+    def __init__(
+        self, route: Route, version: int, correlation_id: int, answer: Any, received_s: float, usage: Usage
+    ) -> None:
+        super().__init__(route, version, correlation_id, answer, received_s)
+        self.usage = usage
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -83,10 +99,15 @@ class Connection(asyncio.BufferedProtocol):
         self._handling = False
         self._reading_paused = False
         self._resuming = False  # paused still, but reading on has been put on the loop's list
+        self._memory = server.request_memory
+        self._reserved_bytes = 0  # for a request that has not arrived completely
+        self._awaits_memory = False
+        self._unmute: asyncio.TimerHandle | None = None  # while the client has to wait, because it exceeded a quota
         self._barrier: Deferred | None = None  # the request that later ones wait for
         self._closing = False
         self._failure: str | None = None  # why the connection ends once everything asked before is answered
         self.peer = "?"
+        self.host = "?"
         self.last_active = 0.0
         self.access: Access = node.access_of(ANONYMOUS, "")
 
@@ -96,9 +117,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance
         transport_socket = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         if peer:
-            self.access = self._node.access_of(ANONYMOUS, peer[0])
+            self.host = str(peer[0])
+            self.peer = f"{peer[0]}:{peer[1]}"
+            self.access = self._node.access_of(ANONYMOUS, self.host)
         self._sender = self._new_sender(transport_socket)
         self.last_active = self._node.loop.time()
         self._traffic.accepted.value += 1
@@ -125,6 +147,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._sender.close()
+        if self._unmute is not None:
+            self._unmute.cancel()
+        if self._memory is not None:
+            self._memory.abandon(self)
+            self._release_memory()
         for slot in self._line:
             if isinstance(slot.answer, Deferred):
                 slot.answer.abandon()
@@ -142,6 +169,11 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._sender.close()
         self._transport.abort()
+
+    def close_later(self, after_ms: int, reason: str) -> None:
+        """Not read from until then, so that a client that connects again at once has to wait (KIP-612)."""
+        self._pause_reading()
+        self._unmute = self._node.loop.call_later(after_ms / 1000, self.close, reason)
 
     # Requests
 
@@ -164,6 +196,8 @@ class Connection(asyncio.BufferedProtocol):
             self._handling = False
         if self._failure is not None:
             self._frames.discard()
+        if self._memory is not None:
+            self._account_for_memory(self._memory)
         self._send_answers()
 
     def _handle(self, frame: memoryview) -> None:
@@ -185,6 +219,9 @@ class Connection(asyncio.BufferedProtocol):
             self._node.appends.write()
             if self._failure is not None:
                 return  # one of them failed and cannot say so: this request comes after the end
+        quotas = self._node.quotas
+        if quotas is not None:
+            started_s = perf_counter()
         try:
             answer = route.handle(request, context)
         except ProtocolError:
@@ -195,24 +232,39 @@ class Connection(asyncio.BufferedProtocol):
             answer = route.failure(ErrorCode.UNKNOWN_SERVER_ERROR)
             if answer is None:
                 raise ProtocolError(f"{route.name} failed, and has no way to say so") from None
-        if answer is not None:
+        if quotas is not None:
+            usage = quotas.usage(self.access.client.user, client_id or "", len(frame), perf_counter() - started_s)
+            self._answer_metered(route, version, correlation_id, answer, usage)
+        elif answer is not None:
             self._answer(route, version, correlation_id, answer)
         else:
             self._requests.answered(route, 0.0, 1)
 
-    def _answer(self, route: Route, version: int, correlation_id: int, answer: Any) -> None:
+    def _answer_metered(self, route: Route, version: int, correlation_id: int, answer: Any, usage: Usage) -> None:
+        if answer is not None:
+            self._answer(route, version, correlation_id, answer, usage)
+        else:
+            self._requests.answered(route, 0.0, 1)
+            self._charge(usage, route, None)
+
+    def _answer(self, route: Route, version: int, correlation_id: int, answer: Any, usage: Usage | None = None) -> None:
         if isinstance(answer, Deferred):
             answer.listen(self._deferred_completed)
             if answer.is_barrier and not answer.done:
                 self._barrier = answer
                 self._pause_reading()
         elif not self._line:
+            if usage is not None:
+                self._charge(usage, route, answer)
             self._outgoing += route.write(version, correlation_id, answer)
             self._requests.answered(route, self._node.loop.time() - self.last_active, 1)
             if not route.counts_own_errors:
                 self._count_errors(route, answer)
             return
-        self._line.append(_Slot(route, version, correlation_id, answer, self.last_active))
+        if usage is None:
+            self._line.append(_Slot(route, version, correlation_id, answer, self.last_active))
+        else:
+            self._line.append(_MeteredSlot(route, version, correlation_id, answer, self.last_active, usage))
 
     # Answers
 
@@ -241,6 +293,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._requests.answered(route, self._node.loop.time() - received_s, answered)
                 route, received_s, answered = slot.route, slot.received_s, 0
             answered += 1
+            if slot.__class__ is _MeteredSlot:
+                self._charge(slot.usage, route, answer)
             outgoing += route.write(slot.version, slot.correlation_id, answer)
             if not route.counts_own_errors:
                 self._count_errors(route, answer)
@@ -287,7 +341,60 @@ class Connection(asyncio.BufferedProtocol):
             if self._transport.is_reading():
                 self._transport.pause_reading()
 
+    def _charge(self, usage: Usage, route: Route, answer: Any) -> None:
+        """Counts an answer against the client's quotas. A client that exceeds one is told for how long it is muted."""
+        quotas = self._node.quotas
+        throttle_ms = 0 if quotas is None else quotas.charge(usage, route.api_key, answer)
+        told = getattr(answer, "throttle_time_ms", None)
+        if told is not None:
+            # A handler that refused changes of the cluster has told the client to wait already.
+            throttle_ms = answer.throttle_time_ms = max(throttle_ms, told)
+        if throttle_ms:
+            self._mute(throttle_ms)
+
+    def _mute(self, throttle_ms: int) -> None:
+        """Nothing more is read or handled for this long; answers still leave (KIP-219)."""
+        until_s = self._node.loop.time() + throttle_ms / 1000
+        if self._unmute is not None:
+            if self._unmute.when() >= until_s:
+                return
+            self._unmute.cancel()
+        self._unmute = self._node.loop.call_at(until_s, self._speak_again)
+        self._pause_reading()
+
+    def _speak_again(self) -> None:
+        self._unmute = None
+        self.last_active = self._node.loop.time()
+        if self._reading_paused and not self._closing:
+            self._resume_reading()
+
+    def _account_for_memory(self, memory: RequestMemory) -> None:
+        """Reads on with an incomplete request only while there is memory for all of it."""
+        if self._awaits_memory or self._closing:
+            return
+        wanted_bytes = self._frames.incomplete_bytes
+        if wanted_bytes == self._reserved_bytes:
+            return
+        self._release_memory()
+        if wanted_bytes:
+            self._reserved_bytes = wanted_bytes
+            if not memory.reserve(self, wanted_bytes):
+                self._awaits_memory = True
+                self._pause_reading()
+
+    def _release_memory(self) -> None:
+        released_bytes, self._reserved_bytes = self._reserved_bytes, 0
+        if released_bytes and not self._awaits_memory and self._memory is not None:
+            self._memory.release(released_bytes)
+
+    def memory_reserved(self) -> None:
+        self._awaits_memory = False
+        if self._reading_paused and not self._closing:
+            self._resume_reading()
+
     def _resume_reading(self) -> None:
+        if self._unmute is not None or self._awaits_memory:
+            return
         if self._barrier is not None and not self._barrier.done:
             return
         if len(self._line) >= limits.PIPELINED_REQUESTS_MAX:
@@ -302,6 +409,8 @@ class Connection(asyncio.BufferedProtocol):
     def _read_on(self) -> None:
         """Frames that arrived before the pause come first; they may be reason enough for the next one."""
         self._resuming = False
+        if self._unmute is not None or self._awaits_memory:
+            return  # since it was put on the list; it will be there again
         self._reading_paused = False
         self._handle_frames()
         if not self._reading_paused and not self._closing:

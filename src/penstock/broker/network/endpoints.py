@@ -39,6 +39,12 @@ class BoundListener:
         """The port that the system chose where the listener names port 0."""
         return int(self.socket.getsockname()[1])
 
+    @property
+    def address(self) -> str:
+        """Where the broker listens, as `host:port`."""
+        host, port = self.socket.getsockname()[:2]
+        return host_port_text(host, port)
+
 
 def bind_all(listeners: Sequence[Listener]) -> list[BoundListener]:
     """Binds every listener, or none of them: CannotListen names the first that fails."""

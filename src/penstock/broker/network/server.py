@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.metrics import ListenerMetrics
 from penstock.broker.network.connection import Connection
+from penstock.broker.network.connection_limits import ConnectionLimits
 from penstock.broker.network.endpoints import BoundListener
+from penstock.broker.network.request_memory import RequestMemory
 from penstock.broker.network.sender import NewSender, Sender
 from penstock.broker.node import Node
 from penstock.core import limits
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """Closes connections that have been idle for `connections.max.idle.ms`.
+    """Closes connections above the limits of the broker, and those that were idle for `connections.max.idle.ms`.
 
     `new_sender` makes the way out of a connection; a simulation passes one that needs no socket.
     """
@@ -34,6 +36,9 @@ class Server:
         self._idle_check: asyncio.TimerHandle | None = None
         self._certificate_check: asyncio.TimerHandle | None = None
         self._tls: list[ListenerTls] = []
+        self._limits = ConnectionLimits()
+        queued_bytes = node.config.queued_max_request_bytes
+        self.request_memory = RequestMemory(queued_bytes) if queued_bytes > 0 else None
 
     async def listen(self, bound: Sequence[BoundListener]) -> None:
         for listener in bound:
@@ -96,12 +101,24 @@ class Server:
 
     def opened(self, connection: Connection) -> None:
         self._connections.add(connection)
+        reason = self._limits.opened(connection.host, self._node.config)
+        if reason is not None:
+            connection.close(reason)
+            return
+        quotas = self._node.quotas
+        if quotas is not None:
+            throttle_ms = quotas.connection_throttle_ms(connection.host)
+            if throttle_ms:
+                connection.close_later(throttle_ms, "its address opens connections too often")
 
     def closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self._limits.closed(connection.host)
 
     def _schedule_idle_check(self) -> None:
         idle_seconds = self._node.config.connections_max_idle_ms / 1000
+        if idle_seconds < 0:
+            return  # as in Kafka, connections stay open
         self._idle_check = self._node.loop.call_later(min(idle_seconds, 60.0) / 2, self._close_idle)
 
     def _schedule_certificate_check(self) -> None:

@@ -1,8 +1,7 @@
 """The record types of a consumer group (KIP-848): epoch, members, target assignments, current assignments.
 
 Each part is a separate record, so that a heartbeat writes only what it changed. Two of Kafka's types are omitted: topic
-metadata, which 4.1 replaced by a hash (KIP-1101), and resolved patterns, which are resolved again after a restart. The
-tagged field for classic members of such a group is omitted too.
+metadata, which 4.1 replaced by a hash (KIP-1101), and resolved patterns, which are resolved again after a restart.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.coordinator.records.codec import RecordKind
-from penstock.protocol.schema import INT8, INT32, INT64, STRING, UUID, Message, Struct, array_of, wire
+from penstock.protocol.schema import BYTES, INT8, INT32, INT64, STRING, UUID, Message, Struct, array_of, wire
 
 
 class ConsumerGroupMetadataKey(Message, versions=(0, 0)):
@@ -27,6 +26,16 @@ class ConsumerGroupMemberMetadataKey(Message, versions=(0, 0)):
     member_id: str = wire(STRING)
 
 
+class ClassicProtocol(Struct):
+    name: str = wire(STRING)
+    metadata: bytes = wire(BYTES)
+
+
+class ClassicMemberMetadata(Struct):
+    session_timeout_ms: int = wire(INT32)
+    supported_protocols: list[ClassicProtocol] = array_of(ClassicProtocol)
+
+
 class ConsumerGroupMemberMetadataValue(Message, versions=(0, 0), flexible_since=0):
     instance_id: str | None = wire(STRING, nullable_since=0, default=None)
     rack_id: str | None = wire(STRING, nullable_since=0, default=None)
@@ -36,6 +45,9 @@ class ConsumerGroupMemberMetadataValue(Message, versions=(0, 0), flexible_since=
     subscribed_topic_regex: str | None = wire(STRING, nullable_since=0, default=None)
     rebalance_timeout_ms: int = wire(INT32, default=-1)
     server_assignor: str | None = wire(STRING, nullable_since=0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = wire(
+        ClassicMemberMetadata, tag=0, nullable_since=0, default=None
+    )
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions=(0, 0)):

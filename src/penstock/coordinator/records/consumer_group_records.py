@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from penstock.coordinator.classic_messages import MemberProtocol
 from penstock.coordinator.consumer_group_changes import (
+    ClassicProtocols,
     ConsumerGroupChange,
     CurrentAssignment,
     CurrentAssignmentChanged,
@@ -24,6 +26,8 @@ from penstock.coordinator.records.consumer_group import (
     CONSUMER_GROUP_METADATA,
     CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
     CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+    ClassicMemberMetadata,
+    ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -135,6 +139,16 @@ def _metadata_value(metadata: MemberMetadata) -> ConsumerGroupMemberMetadataValu
         subscribed_topic_regex=metadata.subscribed_topic_regex,
         rebalance_timeout_ms=metadata.rebalance_timeout_ms,
         server_assignor=metadata.server_assignor,
+        classic_member_metadata=None if metadata.classic is None else _classic_value(metadata.classic),
+    )
+
+
+def _classic_value(classic: ClassicProtocols) -> ClassicMemberMetadata:
+    return ClassicMemberMetadata(
+        session_timeout_ms=classic.session_timeout_ms,
+        supported_protocols=[
+            ClassicProtocol(name=protocol.name, metadata=protocol.metadata) for protocol in classic.protocols
+        ],
     )
 
 
@@ -149,7 +163,14 @@ def _metadata(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Member
         subscribed_topic_regex=value.subscribed_topic_regex,
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
+        classic=None if value.classic_member_metadata is None else _classic(value.classic_member_metadata),
     )
+
+
+def _classic(value: ClassicMemberMetadata) -> ClassicProtocols:
+    # The record is read from a buffer that is reused.
+    protocols = tuple(MemberProtocol(each.name, bytes(each.metadata)) for each in value.supported_protocols)
+    return ClassicProtocols(value.session_timeout_ms, protocols)
 
 
 def _target_value(partitions: frozenset[TopicIdPartition]) -> ConsumerGroupTargetAssignmentMemberValue:

@@ -14,7 +14,8 @@ from penstock.broker.deferred import Deferred
 from penstock.broker.node import Node
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
-from penstock.metadata.image import BrokerConfigChanged
+from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.image import BrokerConfigChanged, GroupConfigChanged
 from penstock.metadata.topics import NewTopic, decide_deletion
 from penstock.protocol.definitions.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.protocol.error_codes import ErrorCode
@@ -139,5 +140,40 @@ def test_a_heartbeat_is_answered_by_the_settings_of_the_moment(tmp_path: Path) -
         commit_changes(groups.node, BrokerConfigChanged(None, {"group.consumer.heartbeat.interval.ms": "7000"}))
         later = heartbeat(member_epoch=joined.member_epoch)
         assert (later.error_code, later.heartbeat_interval_ms) == (ErrorCode.NONE, 7000)
+
+    run(tmp_path, scenario)
+
+
+def test_a_group_has_settings_of_its_own(tmp_path: Path) -> None:
+    def scenario(groups: Groups) -> None:
+        def heartbeat(**first: Any) -> Any:
+            request = ConsumerGroupHeartbeatRequest(group_id="group", member_id="member", **first)
+            return groups.ask(request, version=1)
+
+        commit_changes(groups.node, GroupConfigChanged("group", {"consumer.heartbeat.interval.ms": "7000"}))
+        joined = heartbeat(rebalance_timeout_ms=1000, subscribed_topic_names=["topic"], topic_partitions=[])
+        assert joined.heartbeat_interval_ms == 7000
+        # Since then the broker allows less.
+        static = {"group.consumer.max.heartbeat.interval.ms": "6000"}
+        groups.node.config = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in static.items()])
+        assert heartbeat(member_epoch=joined.member_epoch).heartbeat_interval_ms == 6000
+        commit_changes(groups.node, GroupConfigChanged("group", {}))
+        assert heartbeat(member_epoch=joined.member_epoch).heartbeat_interval_ms == 5000
+
+    run(tmp_path, scenario)
+
+
+def test_a_member_that_joins_soon_after_an_assignment_waits_for_the_next(tmp_path: Path) -> None:
+    def scenario(groups: Groups) -> None:
+        def heartbeat(member_id: str, **first: Any) -> Any:
+            request = ConsumerGroupHeartbeatRequest(group_id="group", member_id=member_id, **first)
+            return groups.ask(request, version=1)
+
+        joining = {"rebalance_timeout_ms": 1000, "subscribed_topic_names": ["topic"], "topic_partitions": []}
+        first = heartbeat("first", **joining)
+        assert len(first.assignment.topic_partitions) == 1
+        assert heartbeat("second", **joining).member_epoch == first.member_epoch
+        commit_changes(groups.node, BrokerConfigChanged(None, {"group.consumer.assignment.interval.ms": "0"}))
+        assert heartbeat("third", **joining).member_epoch > first.member_epoch
 
     run(tmp_path, scenario)

@@ -36,6 +36,7 @@ class AdminNode:
         self.entropy = SeededEntropy()
         self.store = immediate_store(directory, self.entropy.uuid, cluster_id="test-cluster")
         self.broker_id = BrokerId(1)
+        self.quotas = None
         self.offline: set[TopicPartition] = set()
         self._static = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in settings.items()])
         self._use_dynamic_config()
