@@ -269,7 +269,7 @@ def _check_static(name: str, text: str) -> bool:
     if name.startswith(PREFIX):
         definition_of_listener_setting(name, BROKER_CONFIGS).parse(text)
         return True
-    reason = None if name in BROKER_CONFIGS else refusal(name)
+    reason = refusal(name)
     if reason is not None:
         raise ConfigError(f"{name} is not supported: {reason}; remove it")
     definition_of("broker", name, BROKER_CONFIGS).parse(text)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.metadata.tuning_definitions import TUNING_DEFINITIONS
-
-_TUNING_NAMES: Final = frozenset(definition.name for definition in TUNING_DEFINITIONS)
+from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
 
 _WITHOUT_EFFECT: Final = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
@@ -76,8 +74,8 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
 
 
 def refusal(name: str) -> str | None:
-    """Why a name is refused, or None if it is not. Names that are supported must be looked for before."""
-    if name in _TUNING_NAMES:
+    """Why a name is refused, or None if it is not."""
+    if name in BROKER_CONFIGS:
         return None
     for prefix, reason in REFUSED_PREFIXES.items():
         if name.startswith(prefix):

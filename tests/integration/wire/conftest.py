@@ -116,7 +116,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(directory / "ca.pem", store, directory / "client.crt", directory / "client.encrypted.key")
 
 
-@pytest.fixture(params=["penstock", "apache-kafka"])
+@pytest.fixture(params=["penstock", pytest.param("apache-kafka", marks=pytest.mark.slow)])
 def servers(request: pytest.FixtureRequest) -> str:
     fixture = {"penstock": "penstock_broker", "apache-kafka": "apache_kafka"}[request.param]
     broker: RunningBroker = request.getfixturevalue(fixture)

@@ -17,6 +17,8 @@ from tests.conftest import RunningBroker
 from tests.integration.wire.conftest import KEY_PASSWORD, PLAIN_PASSWORD, Certificates, Listeners
 from tests.integration.wire.wire_records import batch_of, new_topic, values_of
 
+pytestmark = pytest.mark.slow
+
 SCRAM_PASSWORD = "scram-secret"
 
 

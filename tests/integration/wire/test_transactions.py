@@ -100,6 +100,7 @@ def test_an_empty_transaction_can_be_aborted(client: WireClient) -> None:
     assert after.producer_id == producer.producer_id
 
 
+@pytest.mark.slow
 def test_transactions_of_the_older_version(apache_kafka: RunningBroker) -> None:
     """Below transaction.version 2 partitions and groups are added by hand, and the epoch stays."""
     servers = apache_kafka.bootstrap_servers

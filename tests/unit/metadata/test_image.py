@@ -48,6 +48,8 @@ NO_GROUPS = READ_ORDERS._replace(
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 ALICE_256 = ScramCredential(SHA_256, 4096, b"salt", stored_key=b"\x00stored", server_key=b"\xffserver")
 ALICE_512 = ScramCredential(SHA_512, 8192, b"salt", stored_key=b"stored", server_key=b"server")
+ACL_ADDED = AclAdded(bytes(15) + b"1", READ_ORDERS)
+CREDENTIAL_SET = ScramCredentialSet("alice", ALICE_256)
 EVERY_KIND: list[DurableChange] = [
     created("orders", 1, 2, {"retention.ms": "5"}),
     created("payments", 2),
@@ -62,10 +64,10 @@ EVERY_KIND: list[DurableChange] = [
     ClientQuotaChanged(QuotaEntity(ip="10.0.0.1"), {"connection_creation_rate": 5.0}),
     ProducerIdsAllocated(ProducerId(1000)),
     TopicDeleted(topic_id(2)),
-    AclAdded(bytes(15) + b"1", READ_ORDERS),
+    ACL_ADDED,
     AclAdded(bytes(15) + b"2", NO_GROUPS),
     AclRemoved(bytes(15) + b"2"),
-    ScramCredentialSet("alice", ALICE_256),
+    CREDENTIAL_SET,
     ScramCredentialSet("alice", ALICE_512),
     ScramCredentialRemoved("alice", SHA_512),
 ]
@@ -202,12 +204,12 @@ def test_changes_survive_json(change: DurableChange) -> None:
         {"type": "broker_config_changed", "broker_id": None, "configs": []},
         {"type": "partitions_added", "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [1]},
         {"type": "partitions_added", "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [{"index": 1}]},
-        encode_change(EVERY_KIND[9]) | {"operation": 99},
-        encode_change(EVERY_KIND[9]) | {"permission_type": "ALLOW"},
-        encode_change(EVERY_KIND[9]) | {"id": "short"},
-        encode_change(EVERY_KIND[9]) | {"host": None},
-        encode_change(EVERY_KIND[12]) | {"mechanism": 3},
-        encode_change(EVERY_KIND[12]) | {"salt": "?"},
+        encode_change(ACL_ADDED) | {"operation": 99},
+        encode_change(ACL_ADDED) | {"permission_type": "ALLOW"},
+        encode_change(ACL_ADDED) | {"id": "short"},
+        encode_change(ACL_ADDED) | {"host": None},
+        encode_change(CREDENTIAL_SET) | {"mechanism": 3},
+        encode_change(CREDENTIAL_SET) | {"salt": "?"},
         {"type": "user_scram_credential", "name": "alice", "mechanism": 1},
     ],
 )
