@@ -55,6 +55,7 @@ from penstock.protocol.error_codes import BrokerError
 
 if TYPE_CHECKING:
     from penstock.broker.network.tls import ListenerTls
+    from penstock.broker.network.token_keys import TokenKeys
 
 logger = logging.getLogger(__name__)
 
@@ -116,9 +117,13 @@ def serve_forever(config: BrokerConfig, on_ready: OnReady) -> ExitCode:
         raise StartError(ExitCode.BAD_CONFIGURATION, "log.dirs: this broker keeps its data in one directory; name one")
     directory = Path(config.log_dirs[0])
     tls = _open_certificates(config)
+    token_keys = _load_key_sets(config)
     try:
         # Before anything else: a taken port is the most common reason not to start, and must harm nothing.
-        bound = [replace(each, tls=tls.get(each.name)) for each in bind_all(config.listeners)]
+        bound = [
+            replace(each, tls=tls.get(each.name), token_keys=token_keys.get(each.name))
+            for each in bind_all(config.listeners)
+        ]
     except CannotListen as error:
         raise StartError(ExitCode.CANNOT_LISTEN, str(error)) from None
     _warn_of_open_listeners(config)
@@ -153,6 +158,21 @@ def _open_certificates(config: BrokerConfig) -> dict[str, ListenerTls]:
                 listener.host,
             )
     return opened
+
+
+def _load_key_sets(config: BrokerConfig) -> dict[str, TokenKeys]:
+    """The keys of every listener with OAUTHBEARER by its name."""
+    loaded: dict[str, TokenKeys] = {}
+    for name, security in config.listener_security.items():
+        if security.sasl is None or security.sasl.oauth is None:
+            continue
+        from penstock.broker.network.token_keys import KeySetError, TokenKeys
+
+        try:
+            loaded[name] = TokenKeys(security.sasl.oauth)
+        except KeySetError as error:
+            raise StartError(ExitCode.BAD_CONFIGURATION, f"listener {name}: {error}") from None
+    return loaded
 
 
 def _warn_of_open_listeners(config: BrokerConfig) -> None:

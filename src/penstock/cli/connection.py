@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.cli.command_error import usage_error
 from penstock.cli.options import parse_assignments
 from penstock.client.local_broker.bootstrap import embedded_broker, require_listener
-from penstock.client.security_settings import in_librdkafka_names
+from penstock.client.security_settings import GivenToken, in_librdkafka_names
 from penstock.core.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
 from penstock.core.properties import PropertiesError, parse_properties
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 COMMAND_CONFIG_VARIABLE: Final = "PENSTOCK_COMMAND_CONFIG"
 _SECRET_NAMES: Final = frozenset(
-    {"sasl.jaas.config", "sasl.oauthbearer.client.secret", "sasl.password", "ssl.key.password", "ssl.keystore.key",
-     "ssl.keystore.password", "ssl.key.pem"}
+    {"sasl.jaas.config", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.token", "sasl.password",
+     "ssl.key.password", "ssl.keystore.key", "ssl.keystore.password", "ssl.key.pem"}
 )  # fmt: skip
 
 
@@ -54,9 +54,11 @@ def wire_connected(configuration: Mapping[str, Any]) -> Iterator[WireClient]:
     """The wire client to the same broker, for requests that librdkafka does not have."""
     from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
 
-    with WireClient(
-        {name: str(value) for name, value in configuration.items() if name in WIRE_SETTING_NAMES}
-    ) as client:
+    settings = {name: str(value) for name, value in configuration.items() if name in WIRE_SETTING_NAMES}
+    token = configuration.get("oauth_cb")
+    if isinstance(token, GivenToken):
+        settings |= token.settings
+    with WireClient(settings) as client:
         yield client
 
 

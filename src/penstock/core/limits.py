@@ -84,5 +84,8 @@ TLS_HANDSHAKE_TIMEOUT_S: Final = 30.0
 TLS_WRITE_BYTES_MAX: Final = 64 * 1024
 # Ciphertext that one read takes from a socket, for all connections together.
 TLS_READ_BYTES: Final = 256 * 1024
-# How often certificate files are looked at for changes.
+# How often certificate files and key sets in files are looked at for changes.
 CERTIFICATE_CHECK_S: Final = 5.0
+# A key set of OAUTHBEARER, and how long its server may take.
+KEY_SET_BYTES_MAX: Final = 1024 * 1024
+KEY_SET_TIMEOUT_S: Final = 10.0

@@ -322,9 +322,12 @@ def _listeners(layers: BrokerLayers) -> dict[str, object]:
 
 
 def _effective_for(listener_name: str, layers: BrokerLayers, name: str) -> ConfigValue:
-    """The listener's own value, or the one for all listeners."""
-    own = layers.static.get(f"{PREFIX}{listener_name.lower()}.{name}")
-    return _effective(name, layers) if own is None else BROKER_CONFIGS[name].parse(own)
+    """The listener's own value, or the one for all listeners. A value for one mechanism, whose name then stands before
+    the setting's, comes before both."""
+    prefix = f"{PREFIX}{listener_name.lower()}."
+    plain_name = name if name in BROKER_CONFIGS else name.partition(".")[2]
+    own = layers.static.get(prefix + name, layers.static.get(prefix + plain_name))
+    return _effective(plain_name, layers) if own is None else BROKER_CONFIGS[plain_name].parse(own)
 
 
 def _check_listener_prefixes(layers: BrokerLayers, listener_names: set[str]) -> None:

@@ -1,8 +1,9 @@
 """How each listener is secured: the settings of TLS and SASL, by listener.
 
-Kafka's rule: `listener.name.<name>.<setting>` holds for one listener, the plain setting for all others. The users of
-PLAIN are options of `listener.name.<name>.plain.sasl.jaas.config`. Parses and checks text only: certificates are opened
-by `broker/network/tls.py`.
+Kafka's rule: `listener.name.<name>.<setting>` holds for one listener, the plain setting for all others. A setting of
+one mechanism has its name in between: `listener.name.<name>.oauthbearer.<setting>`. The users of PLAIN are options of
+`listener.name.<name>.plain.sasl.jaas.config`. Parses and checks text only: certificates are opened by
+`broker/network/tls.py`, key sets by `broker/network/token_keys.py`.
 
 Invariant: no `repr` and no error message contains a secret.
 """
@@ -12,19 +13,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
 
 from penstock.core.jaas import MalformedJaas, parse_jaas
 from penstock.metadata.config_definition import ConfigDefinition, ConfigError, ConfigType, ConfigValue, nearest_name
 
 PREFIX: Final = "listener.name."
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+VALIDATOR_CLASSES: Final = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+)
+"""Kafka's own, by its newer and its older name."""
+_HANDLER: Final = "sasl.server.callback.handler.class"
+_OAUTH_PREFIX: Final = "sasl.oauthbearer."
 _JAAS: Final = "sasl.jaas.config"
 _USER_OPTION: Final = "user_"
 
 JAAS_CONFIG: Final = ConfigDefinition(
     _JAAS, ConfigType.PASSWORD, None, "The login module of one mechanism on one listener, with the users of PLAIN."
 )
+
+CALLBACK_HANDLER: Final = ConfigDefinition(
+    _HANDLER, ConfigType.CLASS, None, "What checks the tokens of OAUTHBEARER: Kafka's own validator.",
+    choices=VALIDATOR_CLASSES,
+)  # fmt: skip
 
 Lookup = Callable[[str], ConfigValue]
 
@@ -46,10 +60,26 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OAuthSettings:
+    """Where the keys of OAUTHBEARER come from, and what a token has to say."""
+
+    jwks_url: str
+    refresh_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    expected_audience: tuple[str, ...]
+    expected_issuer: str | None
+    subject_claim: str
+    scope_claim: str
+    clock_skew_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
     mechanisms: tuple[str, ...]
     max_reauth_ms: int
     plain_users: Mapping[str, str] = field(repr=False)
+    oauth: OAuthSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +113,10 @@ def definition_of_listener_setting(name: str, definitions: Mapping[str, ConfigDe
         mechanism, _, setting = rest.partition(".")
         if setting == _JAAS and mechanism.upper() in SASL_MECHANISMS:
             return JAAS_CONFIG
+        if mechanism == "oauthbearer" and setting == _HANDLER:
+            return CALLBACK_HANDLER
+        if mechanism == "oauthbearer" and setting.startswith(_OAUTH_PREFIX) and setting in definitions:
+            return definitions[setting]
         if rest == _JAAS:
             raise ConfigError(f"{name}: name the mechanism too: {PREFIX}{parts[0]}.plain.{_JAAS}")
     known = [each for each in definitions if definitions[each].per_listener]
@@ -156,7 +190,72 @@ def _sasl(listener_name: str, effective: Lookup, static: Mapping[str, str]) -> S
         )
     max_reauth_ms = effective("connections.max.reauth.ms")
     assert isinstance(max_reauth_ms, int)
-    return SaslSettings(mechanisms, max_reauth_ms, users)
+    oauth = _oauth(listener_name, effective, static) if "OAUTHBEARER" in mechanisms else None
+    return SaslSettings(mechanisms, max_reauth_ms, users, oauth)
+
+
+def _oauth(listener_name: str, effective: Lookup, static: Mapping[str, str]) -> OAuthSettings:
+    _check_login_module(f"{PREFIX}{listener_name.lower()}.oauthbearer.{_JAAS}", static)
+
+    def of_mechanism(name: str) -> ConfigValue:
+        return effective(f"oauthbearer.{_OAUTH_PREFIX}{name}")
+
+    def number(name: str) -> int:
+        value = of_mechanism(name)
+        assert isinstance(value, int)
+        return value
+
+    return OAuthSettings(
+        jwks_url=_key_set_url(listener_name, _text(of_mechanism("jwks.endpoint.url"))),
+        refresh_ms=number("jwks.endpoint.refresh.ms"),
+        retry_backoff_ms=number("jwks.endpoint.retry.backoff.ms"),
+        retry_backoff_max_ms=number("jwks.endpoint.retry.backoff.max.ms"),
+        expected_audience=_names(of_mechanism("expected.audience")),
+        expected_issuer=_text(of_mechanism("expected.issuer")),
+        subject_claim=str(of_mechanism("sub.claim.name")),
+        scope_claim=str(of_mechanism("scope.claim.name")),
+        clock_skew_seconds=number("clock.skew.seconds"),
+    )
+
+
+def _key_set_url(listener_name: str, url: str | None) -> str:
+    name = f"{_OAUTH_PREFIX}jwks.endpoint.url"
+    if url is None:
+        raise ConfigError(
+            f"listener {listener_name}: OAUTHBEARER needs keys to check tokens by; set {name} to the URL of a JSON Web "
+            "Key Set, https://... or file:///..."
+        )
+    try:
+        parts = urlsplit(url)
+        has_secret = parts.username is not None or parts.password is not None
+        host = parts.hostname
+    except ValueError:
+        raise ConfigError(f"{name}: not a URL; write https://host/path or file:///path") from None
+    if has_secret:
+        raise ConfigError(f"{name}: a user or a password in a URL ends up in logs; remove it")
+    if parts.scheme == "file":
+        if host or not parts.path.startswith("/"):
+            raise ConfigError(f"{name}: {url!r} is not accepted; write file:///path with three slashes")
+    elif parts.scheme not in ("http", "https") or not host:
+        raise ConfigError(f"{name}: {url!r} is not accepted; write https://host/path or file:///path")
+    return url
+
+
+def _check_login_module(name: str, static: Mapping[str, str]) -> None:
+    """Kafka asks for this setting; its options are those of unsigned tokens, which are never accepted here."""
+    text = static.get(name)
+    if text is None:
+        return
+    try:
+        module, options = parse_jaas(text)
+    except MalformedJaas as error:
+        raise ConfigError(f"{name}: {error}") from None
+    if module != "OAuthBearerLoginModule":
+        raise ConfigError(f"{name}: the mechanism OAUTHBEARER requires OAuthBearerLoginModule, not {module}")
+    if options:
+        raise ConfigError(
+            f"{name}: the option {next(iter(options))} is not supported; tokens must be signed: remove it"
+        )
 
 
 def _plain_users(name: str, text: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """JSON Web Tokens for OAUTHBEARER: which key signed a token, and whether its claims hold now.
 
 Parses key sets (RFC 7517) and tokens in compact form (RFC 7519) and checks claims by Kafka's settings. It verifies no
-signature itself: `verify_signature` is passed in by the composition root, from a cryptographic library.
+signature itself: `Signatures` is passed in by the composition root, from a cryptographic library.
 
 Invariants:
 - Only algorithms with a public key are accepted, whatever a token's header says: never `none`, never HS256.
@@ -16,26 +16,41 @@ import binascii
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from penstock.security.sasl_server import AuthenticationFailed, ValidToken
 
 ALGORITHMS: Final = {"RS256": "RSA", "RS384": "RSA", "RS512": "RSA", "ES256": "EC", "ES384": "EC", "ES512": "EC"}
 """Each with the kind of its key."""
 _KEY_FIELDS: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y")}
+_CURVES: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _KEYS_MAX: Final = 100
+_KEY_ID_LENGTH_MAX: Final = 1000
 
-Key = Mapping[str, Any]
-VerifySignature = Callable[[str, Key, bytes, bytes], bool]
-"""From the algorithm, the key, the signed bytes and the signature."""
+
+class Key(NamedTuple):
+    """A public key. `algorithm` is None where the key set leaves it to the token; `material` is the library's."""
+
+    kind: str
+    algorithm: str | None
+    material: Any
+
+
+class Signatures(Protocol):
+    """What a cryptographic library does here."""
+
+    def public_key(self, entry: Mapping[str, Any]) -> Any:
+        """From an entry of a key set. Raises ValueError if it is malformed or too weak."""
+
+    def verify(self, algorithm: str, material: Any, signed: bytes, signature: bytes) -> bool: ...
 
 
 class MalformedKeySet(Exception):
     """Not a set of public keys. The message is one line that says what is wrong."""
 
 
-def parse_key_set(text: str) -> dict[str, Key]:
-    """The public signing keys by their ids. Keys of other kinds, and for encryption, are left out."""
+def parse_key_set(text: str, signatures: Signatures) -> dict[str, Key]:
+    """The public signing keys by their ids. Keys of other kinds and curves, and for encryption, are left out."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -52,13 +67,21 @@ def parse_key_set(text: str) -> dict[str, Key]:
         if entry["kty"] not in _KEY_FIELDS or entry.get("use", "sig") != "sig":
             continue
         key_id = entry.get("kid")
-        if not isinstance(key_id, str) or not key_id:
-            raise MalformedKeySet(f"key {number} has no kid")
+        if not isinstance(key_id, str) or not 0 < len(key_id) <= _KEY_ID_LENGTH_MAX:
+            raise MalformedKeySet(f"key {number} has no kid, or a very long one")
         if key_id in keys:
             raise MalformedKeySet(f"two keys have the kid {key_id!r}")
         if not all(isinstance(entry.get(name), str) for name in _KEY_FIELDS[entry["kty"]]):
             raise MalformedKeySet(f"the {entry['kty']} key {key_id!r} lacks {', '.join(_KEY_FIELDS[entry['kty']])}")
-        keys[key_id] = entry
+        algorithm = entry.get("alg")
+        if entry["kty"] == "EC":
+            if entry["crv"] not in _CURVES:
+                continue
+            algorithm = algorithm or _CURVES[entry["crv"]]
+        try:
+            keys[key_id] = Key(entry["kty"], algorithm, signatures.public_key(entry))
+        except ValueError as error:
+            raise MalformedKeySet(f"the {entry['kty']} key {key_id!r} cannot be used: {error}") from None
     if not keys:
         raise MalformedKeySet("it has no RSA or EC key for signatures")
     return keys
@@ -71,16 +94,25 @@ class TokenRules:
     expected_audience: frozenset[str] = frozenset()
     expected_issuer: str | None = None
     subject_claim: str = "sub"
+    scope_claim: str = "scope"
     clock_skew_ms: int = 30_000
 
 
 class TokenVerifier:
-    """`keys` may be replaced while the broker runs: key sets rotate."""
+    """`keys` may be replaced while the broker runs: key sets rotate. `on_unknown_key` is told of a key id that the set
+    does not have, which may mean that the set in memory is old."""
 
-    def __init__(self, keys: Mapping[str, Key], rules: TokenRules, verify_signature: VerifySignature) -> None:
+    def __init__(
+        self,
+        keys: Mapping[str, Key],
+        rules: TokenRules,
+        signatures: Signatures,
+        on_unknown_key: Callable[[], None] = lambda: None,
+    ) -> None:
         self.keys = keys
         self._rules = rules
-        self._verify_signature = verify_signature
+        self._signatures = signatures
+        self._on_unknown_key = on_unknown_key
 
     def verify(self, token: str, now_ms: int) -> ValidToken:
         """Raises AuthenticationFailed with the reason, for the log."""
@@ -99,10 +131,11 @@ class TokenVerifier:
             raise AuthenticationFailed("OAUTHBEARER: the token has critical extensions")
         key = self.keys.get(key_id) if isinstance(key_id, str) else None
         if key is None:
+            self._on_unknown_key()
             raise AuthenticationFailed("OAUTHBEARER: the key set has no such key")
-        if key["kty"] != ALGORITHMS[algorithm] or key.get("alg", algorithm) != algorithm:
+        if key.kind != ALGORITHMS[algorithm] or key.algorithm not in (None, algorithm):
             raise AuthenticationFailed("OAUTHBEARER: the key is not for the token's algorithm")
-        if not self._verify_signature(algorithm, key, signed, signature):
+        if not self._signatures.verify(algorithm, key.material, signed, signature):
             raise AuthenticationFailed("OAUTHBEARER: the signature is not valid")
 
     def _checked(self, claims: Mapping[str, Any], now_ms: int) -> ValidToken:
@@ -125,6 +158,9 @@ class TokenVerifier:
         user = claims.get(rules.subject_claim)
         if not isinstance(user, str) or not user.strip():
             raise AuthenticationFailed(f"OAUTHBEARER: the token has no {rules.subject_claim}")
+        scope = claims.get(rules.scope_claim)
+        if scope is not None and not isinstance(scope, str) and not all(map(_is_text, _list(scope) or [None])):
+            raise AuthenticationFailed(f"OAUTHBEARER: the token's {rules.scope_claim} is not text or a list of it")
         # Within the tolerated skew the session still lasts for a moment.
         return ValidToken(user, max(expires_ms, now_ms + 1))
 

@@ -224,7 +224,12 @@ class Connection:
         sasl = settings.sasl
         assert sasl is not None
         started = time.monotonic()
-        messages = client_messages(sasl.mechanism, sasl.username, sasl.password, nonce=secrets.token_urlsafe(24))
+        password = sasl.password
+        if sasl.token_endpoint is not None:
+            from penstock.wire.tokens import token_from
+
+            password = token_from(sasl.token_endpoint, self._request_timeout_s)
+        messages = client_messages(sasl.mechanism, sasl.username, password, nonce=secrets.token_urlsafe(24))
         lifetime_ms = self._carry_out(self._exchange.authenticate(sasl.mechanism, messages))
         if lifetime_ms > 0:
             self._expires_at = started + lifetime_ms / 1000 * _SASL_LIFETIME_USED

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from penstock.core.addresses import parse_bootstrap_servers
 from penstock.core.errors import InvalidClientSetting
 from penstock.core.jaas import MalformedJaas, parse_jaas
 from penstock.security.sasl import MECHANISMS
+
+if TYPE_CHECKING:
+    from penstock.wire.tokens import TokenEndpoint
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _STORE_REMEDY: Final = "convert it to PEM (openssl pkcs12 -nokeys -in STORE -out ca.pem) and set ssl.ca.location"
@@ -60,7 +64,12 @@ _SASL_NAMES: Final = frozenset(
         "sasl.jaas.config",
         "sasl.mechanism",
         "sasl.mechanisms",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
         "sasl.oauthbearer.token",
+        "sasl.oauthbearer.token.endpoint.url",
         "sasl.password",
         "sasl.username",
     }
@@ -88,11 +97,12 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """For OAUTHBEARER, `password` is the token."""
+    """For OAUTHBEARER, `password` is the token, unless it comes from `token_endpoint`."""
 
     mechanism: str
     username: str = field(repr=False)
     password: str = field(repr=False)
+    token_endpoint: TokenEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +218,10 @@ def _sasl(values: Mapping[str, str]) -> SaslSettings:
     if mechanism not in MECHANISMS:
         raise InvalidClientSetting(f"sasl.mechanism={mechanism or '(missing)'}: expected {', '.join(MECHANISMS)}")
     if mechanism == "OAUTHBEARER":
-        token = values.get("sasl.oauthbearer.token")
-        if not token:
-            raise InvalidClientSetting("sasl.oauthbearer.token is missing; the wire client requires a token")
-        return SaslSettings(mechanism, "", token)
-    if "sasl.oauthbearer.token" in values:
-        raise InvalidClientSetting(f"sasl.oauthbearer.token: no effect with sasl.mechanism={mechanism}")
+        return _oauthbearer(values)
+    for name in sorted(values):
+        if name.startswith("sasl.oauthbearer."):
+            raise InvalidClientSetting(f"{name}: no effect with sasl.mechanism={mechanism}")
     username, password = values.get("sasl.username"), values.get("sasl.password")
     if "sasl.jaas.config" in values:
         if username is not None or password is not None:
@@ -222,6 +230,37 @@ def _sasl(values: Mapping[str, str]) -> SaslSettings:
     if username is None or password is None:
         raise InvalidClientSetting("sasl.username and sasl.password (or sasl.jaas.config) are missing")
     return SaslSettings(mechanism, username, password)
+
+
+def _oauthbearer(values: Mapping[str, str]) -> SaslSettings:
+    prefix = "sasl.oauthbearer."
+    token, url = values.get(prefix + "token"), values.get(prefix + "token.endpoint.url")
+    for name in ("sasl.jaas.config", "sasl.username", "sasl.password"):
+        if name in values:
+            raise InvalidClientSetting(
+                f"{name}: no effect with sasl.mechanism=OAUTHBEARER; set {prefix}client.id and {prefix}client.secret"
+            )
+    if values.get(prefix + "method", "oidc").lower() not in ("oidc", "default"):
+        raise InvalidClientSetting(f"{prefix}method={values[prefix + 'method']}: expected oidc or default")
+    if token and url:
+        raise InvalidClientSetting(f"{prefix}token: set either it or {prefix}token.endpoint.url, not both")
+    if token:
+        return SaslSettings("OAUTHBEARER", "", token)
+    if not url:
+        raise InvalidClientSetting(
+            f"{prefix}token is missing; set it, or {prefix}token.endpoint.url to a file: URL with a token or to the "
+            "https: URL of a token endpoint"
+        )
+    parts = urlsplit(url)
+    if parts.scheme not in ("file", "http", "https") or not (parts.hostname or parts.scheme == "file"):
+        raise InvalidClientSetting(f"{prefix}token.endpoint.url={url}: expected a file:, http: or https: URL")
+    client_id, secret = values.get(prefix + "client.id", ""), values.get(prefix + "client.secret", "")
+    if parts.scheme != "file" and not (client_id and secret):
+        raise InvalidClientSetting(f"{prefix}client.id and {prefix}client.secret are missing: {url} asks for them")
+    from penstock.wire.tokens import TokenEndpoint
+
+    endpoint = TokenEndpoint(url, client_id, values.get(prefix + "scope", ""), secret)
+    return SaslSettings("OAUTHBEARER", "", "", endpoint)
 
 
 _JAAS_EXPECTED: Final = 'expected org.apache.kafka...LoginModule required username="..." password="...";'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from penstock.client.security_settings import in_librdkafka_names
 from penstock.client.settings import admin_settings
 from penstock.core.errors import InvalidClientSetting
+from tests.token_issuer import TokenIssuer
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="hush";'
 
@@ -56,3 +58,34 @@ def test_mistakes(config: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidClientSetting, match=message) as refused:
         in_librdkafka_names(config)
     assert "hush" not in str(refused.value)
+
+
+def test_a_token_in_a_setting_or_in_a_file(tmp_path: Path) -> None:
+    token = TokenIssuer().token(exp=2_000_000_000)
+    base = {"bootstrap.servers": "localhost:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    given = admin_settings(base | {"sasl.oauthbearer.token": token}).librdkafka
+    assert "sasl.oauthbearer.token" not in given
+    assert given["oauth_cb"]("") == (token, 2_000_000_000)
+    file = tmp_path / "a token"
+    from_file = admin_settings(base | {"sasl.oauthbearer.token.endpoint.url": file.as_uri()}).librdkafka
+    assert "sasl.oauthbearer.token.endpoint.url" not in from_file
+    file.write_text("opaque\n")
+    assert from_file["oauth_cb"]("")[0] == "opaque"
+    file.write_text(token)
+    assert from_file["oauth_cb"]("") == (token, 2_000_000_000)
+    file.unlink()
+    with pytest.raises(InvalidClientSetting, match="No such file"):
+        from_file["oauth_cb"]("")
+    with pytest.raises(InvalidClientSetting, match="set one of"):
+        admin_settings(base | {"sasl.oauthbearer.token": "t", "oauth_cb": print})
+
+
+def test_librdkafka_s_own_way_to_tokens_passes_through() -> None:
+    oidc = {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "alice",
+        "sasl.oauthbearer.client.secret": "hush",
+        "sasl.oauthbearer.token.endpoint.url": "https://issuer/token",
+    }
+    base = {"bootstrap.servers": "localhost:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    assert oidc.items() <= admin_settings(base | oidc).librdkafka.items()

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.config_definition import ConfigError
+from penstock.metadata.listener_security import OAuthSettings
 
 USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="hush" user_bob="hush-2";'
 FOUR = f"""
@@ -62,6 +63,42 @@ def test_no_secret_is_shown() -> None:
 SASL = "listeners=SASL_PLAINTEXT://:9092\n"
 SSL = "listeners=SSL://:9092\n"
 JAAS = "listener.name.sasl_plaintext.plain.sasl.jaas.config="
+OAUTH = SASL + "sasl.enabled.mechanisms=OAUTHBEARER\n"
+OAUTH_JAAS = "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config="
+KEYS = "sasl.oauthbearer.jwks.endpoint.url="
+
+
+def test_oauthbearer_by_kafka_s_names() -> None:
+    """A setting with the listener and the mechanism comes before one with the listener, and that before the plain."""
+    prefix = "listener.name.sasl_plaintext."
+    validator = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    config = BrokerConfig.load(
+        properties_text=OAUTH
+        + KEYS
+        + f"""https://issuer/keys
+{OAUTH_JAAS}org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
+{prefix}oauthbearer.sasl.server.callback.handler.class={validator}
+sasl.oauthbearer.expected.audience=kafka,other
+sasl.oauthbearer.expected.issuer=https://plain
+{prefix}sasl.oauthbearer.expected.issuer=https://listener
+{prefix}oauthbearer.sasl.oauthbearer.expected.issuer=https://mechanism
+{prefix}sasl.oauthbearer.sub.claim.name=client_id
+{prefix}oauthbearer.sasl.oauthbearer.clock.skew.seconds=5
+"""
+    )
+    sasl = config.listener_security["SASL_PLAINTEXT"].sasl
+    assert sasl is not None
+    assert sasl.oauth == OAuthSettings(
+        jwks_url="https://issuer/keys",
+        refresh_ms=3_600_000,
+        retry_backoff_ms=100,
+        retry_backoff_max_ms=10_000,
+        expected_audience=("kafka", "other"),
+        expected_issuer="https://mechanism",
+        subject_claim="client_id",
+        scope_claim="scope",
+        clock_skew_seconds=5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,6 +111,28 @@ JAAS = "listener.name.sasl_plaintext.plain.sasl.jaas.config="
         (SASL + f"sasl.enabled.mechanisms=PLAIN\n{JAAS}ScramLoginModule required;", "requires PlainLoginModule"),
         (SASL + f'sasl.enabled.mechanisms=PLAIN\n{JAAS}PlainLoginModule required alice="hush";', "user_NAME"),
         (SASL + f'sasl.enabled.mechanisms=PLAIN\n{JAAS}PlainLoginModule required user_a="";', "empty password"),
+        (OAUTH, "OAUTHBEARER needs keys to check tokens by; set sasl.oauthbearer.jwks.endpoint.url"),
+        (OAUTH + KEYS + "ftp://issuer/keys", "write https://host/path or file:///path"),
+        (OAUTH + KEYS + "https:///keys", "write https://host/path or file:///path"),
+        (OAUTH + KEYS + "file://keys.json", "with three slashes"),
+        (OAUTH + KEYS + "https://[issuer/keys", "not a URL"),
+        (OAUTH + KEYS + "https://me:hush@issuer/keys", "a user or a password in a URL ends up in logs"),
+        (OAUTH + KEYS + "https://issuer/keys\nsasl.oauthbearer.clock.skew.seconds=-1", "a value of at least 0"),
+        (
+            OAUTH + "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class=com.example.Mine",
+            "sasl.server.callback.handler.class: 'com.example.Mine' is not accepted; expected one of org.apache.kafka",
+        ),
+        (
+            OAUTH + KEYS + f"https://issuer/keys\n{OAUTH_JAAS}ScramLoginModule required;",
+            "requires OAuthBearerLoginModule, not ScramLoginModule",
+        ),
+        (
+            OAUTH
+            + KEYS
+            + f'https://issuer/keys\n{OAUTH_JAAS}OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="a";',
+            "the option unsecuredLoginStringClaim_sub is not supported; tokens must be signed",
+        ),
+        ("listener.name.plaintext.plain.sasl.oauthbearer.clock.skew.seconds=1", "not a setting that a listener can"),
         ("sasl.jaas.config=hush", "name the listener and the mechanism"),
         ("listener.name.plaintext.sasl.jaas.config=hush", "name the mechanism too"),
         ("listener.name.other.ssl.client.auth=none", r"other is not one of the names in listeners \(PLAINTEXT\)"),

@@ -1,22 +1,34 @@
-"""Tokens and key sets; signatures are replaced by a checksum, because the library that verifies them is passed in."""
+"""Tokens and key sets; a checksum stands for signatures, because the library that verifies them is passed in."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from penstock.security.sasl_server import AuthenticationFailed, ValidToken
-from penstock.security.tokens import Key, MalformedKeySet, TokenRules, TokenVerifier, parse_key_set
+from penstock.security.tokens import MalformedKeySet, TokenRules, TokenVerifier, parse_key_set
+
+
+class Checksums:
+    def public_key(self, entry: Mapping[str, Any]) -> str:
+        if entry.get("n") == "weak":
+            raise ValueError("too weak")
+        return str(entry["kid"])
+
+    def verify(self, algorithm: str, material: Any, signed: bytes, signature: bytes) -> bool:
+        return hashlib.sha256(signed).digest() == signature
+
 
 NOW_MS = 1_700_000_000_000
 NOW_S = NOW_MS // 1000
 RSA = {"kty": "RSA", "kid": "r", "n": "AQAB", "e": "AQAB"}
 EC = {"kty": "EC", "kid": "e", "crv": "P-256", "x": "AA", "y": "AA"}
-KEYS = parse_key_set(json.dumps({"keys": [RSA, EC]}))
+KEYS = parse_key_set(json.dumps({"keys": [RSA, EC]}), Checksums())
 CLAIMS: dict[str, Any] = {"sub": "alice", "exp": NOW_S + 60, "iat": NOW_S, "iss": "https://issuer", "aud": ["kafka"]}
 HEADER = {"alg": "RS256", "kid": "r"}
 
@@ -31,12 +43,8 @@ def signed(claims: object = CLAIMS, header: object = HEADER) -> str:
     return f"{content}.{part(hashlib.sha256(content.encode()).digest())}"
 
 
-def checksum(algorithm: str, key: Key, content: bytes, signature: bytes) -> bool:
-    return hashlib.sha256(content).digest() == signature
-
-
 def verify(token: str, now_ms: int = NOW_MS, **rules: Any) -> ValidToken:
-    return TokenVerifier(KEYS, TokenRules(**rules), checksum).verify(token, now_ms)
+    return TokenVerifier(KEYS, TokenRules(**rules), Checksums()).verify(token, now_ms)
 
 
 def test_a_valid_token() -> None:
@@ -69,6 +77,7 @@ def test_the_clock_may_differ_a_little() -> None:
         (signed(header={"alg": "RS256", "kid": "other"}), "no such key"),
         (signed(header={"alg": "RS256", "kid": ["r"]}), "no such key"),
         (signed(header={"alg": "RS256", "kid": "e"}), "not for the token's algorithm"),
+        (signed(header={"alg": "ES384", "kid": "e"}), "not for the token's algorithm"),
         (signed(header=HEADER | {"crit": ["x"]}), "critical extensions"),
         (signed()[:-4] + "AAAA", "signature is not valid"),
         (signed(CLAIMS | {"exp": NOW_S - 31}), "has expired"),
@@ -83,6 +92,8 @@ def test_the_clock_may_differ_a_little() -> None:
         (signed(CLAIMS | {"aud": 7}), "another audience"),
         (signed(CLAIMS | {"sub": " "}), "no sub"),
         (signed(CLAIMS | {"sub": 7}), "no sub"),
+        (signed(CLAIMS | {"scope": 7}), "scope is not text"),
+        (signed(CLAIMS | {"scope": ["read", 7]}), "scope is not text"),
     ],
 )
 def test_tokens_that_are_refused(token: str, message: str) -> None:
@@ -93,7 +104,18 @@ def test_tokens_that_are_refused(token: str, message: str) -> None:
 
 def test_a_key_set_keeps_public_signing_keys_only() -> None:
     others = [{"kty": "oct", "kid": "s", "k": "c2VjcmV0"}, EC | {"kid": "enc", "use": "enc"}, RSA | {"use": "sig"}]
-    assert list(parse_key_set(json.dumps({"keys": others}))) == ["r"]
+    others.append(EC | {"kid": "bitcoin", "crv": "secp256k1"})
+    assert list(parse_key_set(json.dumps({"keys": others}), Checksums())) == ["r"]
+
+
+def test_a_key_that_the_set_does_not_have_is_reported() -> None:
+    asked: list[str] = []
+    verifier = TokenVerifier(KEYS, TokenRules(), Checksums(), lambda: asked.append("unknown"))
+    verifier.verify(signed(), NOW_MS)
+    assert asked == []
+    with pytest.raises(AuthenticationFailed, match="no such key"):
+        verifier.verify(signed(header={"alg": "RS256", "kid": "new"}), NOW_MS)
+    assert asked == ["unknown"]
 
 
 @pytest.mark.parametrize(
@@ -110,9 +132,10 @@ def test_a_key_set_keeps_public_signing_keys_only() -> None:
         (json.dumps({"keys": [RSA, RSA]}), "two keys have the kid 'r'"),
         (json.dumps({"keys": [{"kty": "EC", "kid": "e", "x": "x"}]}), "the EC key 'e' lacks crv, x, y"),
         (json.dumps({"keys": [RSA] * 101}), "at most 100"),
+        (json.dumps({"keys": [RSA | {"n": "weak"}]}), "the RSA key 'r' cannot be used: too weak"),
     ],
 )
 def test_malformed_key_sets(text: str, message: str) -> None:
     with pytest.raises(MalformedKeySet, match=message) as refused:
-        parse_key_set(text)
+        parse_key_set(text, Checksums())
     assert "\n" not in str(refused.value)

@@ -11,6 +11,8 @@ from penstock.wire.settings import SaslSettings, WireSettings
 
 SERVERS = {"bootstrap.servers": "a:1,b"}
 SASL = {**SERVERS, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+OAUTH = {**SASL, "sasl.mechanism": "OAUTHBEARER"}
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 TLS = {**SERVERS, "security.protocol": "SSL"}
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -88,6 +90,12 @@ def test_secrets_are_not_shown() -> None:
         ({**SASL, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI"),
         ({**SASL, "sasl.username": "u", "sasl.jaas.config": "x"}, "not both"),
         ({**SASL, "sasl.mechanism": "OAUTHBEARER"}, "sasl.oauthbearer.token"),
+        ({**OAUTH, "sasl.oauthbearer.token": "t", TOKEN_URL: "file:///t"}, "not both"),
+        ({**OAUTH, TOKEN_URL: "ftp://host/t"}, "expected a file:, http: or https: URL"),
+        ({**OAUTH, TOKEN_URL: "https://host/t"}, "sasl.oauthbearer.client.id and .* are missing"),
+        ({**OAUTH, "sasl.oauthbearer.token": "t", "sasl.oauthbearer.method": "magic"}, "expected oidc or default"),
+        ({**OAUTH, "sasl.oauthbearer.token": "t", "sasl.username": "u"}, "no effect with sasl.mechanism=OAUTHBEARER"),
+        ({**SASL, "sasl.username": "u", "sasl.password": "p", TOKEN_URL: "file:///t"}, "no effect with"),
         ({**TLS, "ssl.truststore.location": "trust.jks"}, r"JKS store.*ssl\.ca\.location"),
         ({**TLS, "ssl.truststore.type": "PKCS12", "ssl.truststore.location": "t"}, r"PKCS12 store.*ssl\.ca\.location"),
         ({**TLS, "ssl.keystore.location": "key.jks"}, r"JKS store.*ssl\.certificate\.location"),

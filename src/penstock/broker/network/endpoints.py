@@ -18,6 +18,7 @@ from penstock.metadata.listeners import Listener
 
 if TYPE_CHECKING:
     from penstock.broker.network.tls import ListenerTls
+    from penstock.broker.network.token_keys import TokenKeys
 
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - what a listener may say, not what we bind
 
@@ -33,6 +34,7 @@ class BoundListener:
     name: str
     socket: socket.socket
     tls: ListenerTls | None = None
+    token_keys: TokenKeys | None = None
 
     @property
     def port(self) -> int:

@@ -19,6 +19,7 @@ from penstock.core import limits
 if TYPE_CHECKING:
     from penstock.broker.network.listener_gate import ListenerGate
     from penstock.broker.network.tls import ListenerTls
+    from penstock.broker.network.token_keys import TokenKeys
     from penstock.metadata.listener_security import ListenerSecurity
 
 
@@ -36,6 +37,7 @@ class Server:
         self._idle_check: asyncio.TimerHandle | None = None
         self._certificate_check: asyncio.TimerHandle | None = None
         self._tls: list[ListenerTls] = []
+        self._token_keys: list[TokenKeys] = []
         self._limits = ConnectionLimits()
         queued_bytes = node.config.queued_max_request_bytes
         self.request_memory = RequestMemory(queued_bytes) if queued_bytes > 0 else None
@@ -44,7 +46,7 @@ class Server:
         for listener in bound:
             traffic = ListenerMetrics(self._node.metrics, listener.name)
             security = self._node.config.listener_security[listener.name]
-            gate = self._gate(security)
+            gate = self._gate(security, listener.token_keys)
             new_connection: Callable[[], Connection] = partial(self.new_connection, listener.name, traffic, gate)
             if listener.tls is not None:
                 self._tls.append(listener.tls)
@@ -74,13 +76,17 @@ class Server:
 
         return new_connection
 
-    def _gate(self, security: ListenerSecurity) -> ListenerGate | None:
+    def _gate(self, security: ListenerSecurity, token_keys: TokenKeys | None) -> ListenerGate | None:
         if security.sasl is None:
             return None
         # Imported here: a broker without SASL does not need it.
         from penstock.broker.network.listener_gate import ListenerGate
 
-        return ListenerGate(security.sasl, self._node)
+        if token_keys is None:
+            return ListenerGate(security.sasl, self._node)
+        self._token_keys.append(token_keys)
+        token_keys.watch(self._node.loop)
+        return ListenerGate(security.sasl, self._node, token_keys.verifier)
 
     def new_connection(self, listener_name: str, traffic: ListenerMetrics, gate: ListenerGate | None) -> Connection:
         authentication = None if gate is None else gate.new_authentication()
@@ -96,6 +102,8 @@ class Server:
             self._idle_check.cancel()
         if self._certificate_check is not None:
             self._certificate_check.cancel()
+        for token_keys in self._token_keys:
+            token_keys.close()
         for connection in tuple(self._connections):
             connection.close()
 
