@@ -412,9 +412,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._unmute is not None or self._awaits_memory:
             return  # since it was put on the list; it will be there again
         self._reading_paused = False
-        self._handle_frames()
+        self._handle_arrived()
         if not self._reading_paused and not self._closing:
             self._transport.resume_reading()
+
+    def _handle_arrived(self) -> None:
+        """What was received before a pause and has not been handled yet."""
+        self._handle_frames()
 
     def _drained(self) -> None:
         if self._failure is not None:

@@ -55,10 +55,12 @@ class HandshakeSlots:
                 self._waiting.remove(connection)
             return
         self._in_flight.discard(connection)
-        if self._waiting:
+        while self._waiting:
             following = self._waiting.popleft()
-            self._in_flight.add(following)
-            following.begin_handshake()
+            if not following.is_closing:
+                self._in_flight.add(following)
+                following.begin_handshake()
+                break
 
 
 class TlsConnection(Connection):
@@ -82,7 +84,9 @@ class TlsConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._slots.enter(self)
+        # A connection above a limit, or of an address that opens them too often (KIP-612), costs no arithmetic.
+        if not self._closing and not self._reading_paused:
+            self._slots.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_handshake()
@@ -92,6 +96,10 @@ class TlsConnection(Connection):
         return TlsSender(transport_socket, self._node.loop, self._drained, self.close, self._session)
 
     # The handshake
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
 
     def wait_for_handshake(self) -> None:
         self._transport.pause_reading()
@@ -170,14 +178,10 @@ class TlsConnection(Connection):
         except ssl.SSLError as error:
             self.close(f"TLS: {error.reason or error}")
 
-    def _read_on(self) -> None:
-        self._resuming = False
-        self._reading_paused = False
+    def _handle_arrived(self) -> None:
         self._handle_frames()
         if not self._reading_paused and not self._closing:
             self._handle_plaintext()
-        if not self._reading_paused and not self._closing:
-            self._transport.resume_reading()
 
     def _flush(self) -> None:
         if not self._closing:

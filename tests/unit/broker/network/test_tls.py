@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.network.connection import Connection
 from penstock.broker.network.endpoints import BoundListener
 from penstock.broker.network.server import Server
 from penstock.broker.network.tls import ListenerTls, TlsError, readable_by_everyone
@@ -415,6 +416,75 @@ def test_a_plain_client_is_turned_away(authority: Authority, tmp_path: Path) -> 
         assert len(answer) < 20, "an alert at most"
 
     serve(tmp_path, settings(authority.issue("plain")), scenario)
+
+
+def test_a_client_that_is_muted_while_its_connection_is_about_to_read_on_stays_muted(
+    authority: Authority, tmp_path: Path
+) -> None:
+    def connect(port: int) -> Client:
+        client = Client(port, client_context(authority))
+        client.ask(MetadataRequest(topics=None), 9)
+        return client
+
+    async def scenario(broker: Broker) -> None:
+        client = await asyncio.to_thread(connect, broker.port)
+        [connection] = broker.connections
+        connection._pause_reading()
+        connection._resume_reading()
+        connection._mute(3_600_000)
+        client.send(MetadataRequest(topics=None), 9)
+        await asyncio.sleep(0.05)
+        client.socket.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            await asyncio.to_thread(client.receive, 3, 9)
+        connection._unmute = None
+        connection._resume_reading()
+        client.socket.settimeout(10)
+        assert (await asyncio.to_thread(client.receive, 3, 9)).topics[0].name == "orders"
+        client.socket.close()
+
+    serve(tmp_path, settings(authority.issue("muted")), scenario)
+
+
+def test_connections_above_a_limit_shake_no_hands(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those that are closed at once nor those of an address that has to wait (KIP-612)."""
+    begun: list[TlsConnection] = []
+    begin = TlsConnection.begin_handshake
+
+    def counted(connection: TlsConnection) -> None:
+        begun.append(connection)
+        begin(connection)
+
+    monkeypatch.setattr(TlsConnection, "begin_handshake", counted)
+
+    def connect(port: int) -> None:
+        with pytest.raises((ssl.SSLError, OSError)):
+            Client(port, client_context(authority))
+
+    async def scenario(broker: Broker) -> None:
+        opened = broker.server.opened
+
+        def refused(connection: Connection) -> None:
+            opened(connection)
+            connection.close("too many connections")
+
+        def throttled(connection: Connection) -> None:
+            opened(connection)
+            connection.close_later(100, "too often")
+
+        for reaction in (refused, throttled):
+            monkeypatch.setattr(broker.server, "opened", reaction)
+            await asyncio.to_thread(connect, broker.port)
+            await becomes_true(lambda: not broker.connections)
+        assert begun == []
+        monkeypatch.setattr(broker.server, "opened", opened)
+        client = await asyncio.to_thread(Client, broker.port, client_context(authority))
+        assert len(begun) == 1
+        client.socket.close()
+
+    serve(tmp_path, settings(authority.issue("limits")), scenario)
 
 
 def test_handshakes_in_flight_are_bounded(
