@@ -68,7 +68,9 @@ def describe_cluster_default(cluster_wide: Mapping[str, str], static: Mapping[st
     """Rows for the settings that were changed for all brokers at run time, and no others but `min.insync.replicas`."""
     layers = _with_cluster_minimum(BrokerLayers(static=static, cluster_wide=cluster_wide))
     layers = BrokerLayers(cluster_wide=layers.cluster_wide)
-    return [_broker_row(BROKER_CONFIGS[name], layers) for name in sorted(layers.cluster_wide) if name in BROKER_CONFIGS]
+    rows = [_broker_row(BROKER_CONFIGS[name], layers) for name in sorted(layers.cluster_wide) if name in BROKER_CONFIGS]
+    # What a broker would fall back to is not a setting of all brokers.
+    return [replace(row, synonyms=row.synonyms[:1]) for row in rows]
 
 
 def describe_group(configs: Mapping[str, str], layers: BrokerLayers) -> list[ConfigRow]:
@@ -77,8 +79,7 @@ def describe_group(configs: Mapping[str, str], layers: BrokerLayers) -> list[Con
     for name, definition in GROUP_CONFIGS.items():
         inherited = BROKER_SETTINGS.get(name, name)
         synonyms = [ConfigSynonym(inherited, values[inherited], at) for at, values in layers if inherited in values]
-        if inherited != name:
-            synonyms.append(ConfigSynonym(inherited, definition.default, ConfigSource.DEFAULT))
+        synonyms.append(ConfigSynonym(inherited, definition.default, ConfigSource.DEFAULT))
         rows.append(_own_row(definition, configs, ConfigSource.GROUP, synonyms))
     return rows
 
@@ -90,13 +91,14 @@ def describe_client_metrics(configs: Mapping[str, str]) -> list[ConfigRow]:
 
 
 def describe_loggers(levels: Mapping[str, str]) -> list[ConfigRow]:
-    """A row for every logger of the broker, with the level that is in effect."""
+    """A row for every logger of the broker, with the level that is in effect; Kafka lists no synonyms of it."""
     return [
-        _own_row(
+        ConfigRow(
             ConfigDefinition(name, ConfigType.STRING, None, "The level of this logger."),
-            {name: level},
+            level,
             ConfigSource.BROKER_LOGGER,
-            [],
+            read_only=False,
+            synonyms=(),
         )
         for name, level in sorted(levels.items())
     ]

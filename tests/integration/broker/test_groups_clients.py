@@ -150,6 +150,38 @@ def test_members_share_the_partitions_as_they_come_and_go(
     poll_until([one], shares([one], 4))
 
 
+@pytest.mark.parametrize("classic", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+def test_a_rolling_upgrade_to_the_newer_protocol_and_back(
+    broker: Broker, topic: str, group: str, classic: dict[str, str]
+) -> None:
+    """Members are replaced one by one while the group goes on: each record reaches the group once."""
+    pair = [librdkafka_member(broker, group, topic, classic) for _ in range(2)]
+    poll_until(pair, shares(pair, 2, 2))
+    commit_ends(pair, topic, 40 // PARTITIONS)
+    for round_number, protocol in enumerate((NEWER, NEWER, classic, classic), 1):
+        pair.pop(0).close()
+        pair.append(librdkafka_member(broker, group, topic, protocol))
+        assert poll_until(pair, shares(pair, 2, 2)) == []
+        sent = [f"round {round_number}: {number}" for number in range(5 * PARTITIONS)]
+        produce(broker, topic, sent)
+        read = [value for member in pair for value in read_all(member, len(sent) // 2)]
+        assert sorted(read) == sorted(sent)
+        commit_ends(pair, topic, 40 // PARTITIONS + 5 * round_number)
+        with WireClient(broker.bootstrap_servers) as client:
+            assert list_groups(client)[group].group_type == ("classic" if round_number == 4 else "consumer")
+    for member in pair:
+        member.close()
+
+
+def commit_ends(consumers: list[Consumer], topic: str, offset: int) -> None:
+    """Commits this offset for every partition, by the member that owns it, and goes on there."""
+    for consumer in consumers:
+        owned = [TopicPartition(topic, each.partition, offset) for each in consumer.assignment()]
+        consumer.commit(offsets=owned, asynchronous=False)
+        for each in owned:
+            consumer.seek(each)
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_that_dies_is_missed_after_its_session(
     broker: Broker, topic: str, group: str, members: ExitStack, protocol: str

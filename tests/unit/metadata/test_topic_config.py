@@ -5,7 +5,13 @@ from dataclasses import fields
 import pytest
 
 from penstock.metadata.config_definition import ConfigError
-from penstock.metadata.config_description import describe_broker, describe_cluster_default, describe_topic
+from penstock.metadata.config_description import (
+    describe_broker,
+    describe_cluster_default,
+    describe_group,
+    describe_loggers,
+    describe_topic,
+)
 from penstock.metadata.config_source import BrokerLayers, ConfigSource
 from penstock.metadata.topic_config import TopicConfig, validate_overrides
 from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
@@ -127,3 +133,18 @@ def test_a_described_broker_shows_what_can_be_changed() -> None:
     assert rows["log.retention.ms"].value is None
     of_cluster = [row.name for row in describe_cluster_default({"message.max.bytes": "6"}, layers.static)]
     assert of_cluster == ["message.max.bytes", "min.insync.replicas"]
+
+
+def test_synonyms_are_those_that_kafka_lists() -> None:
+    """Of a setting of all brokers only itself, of a group's the default, of a logger's level none."""
+    layers = BrokerLayers(static={"message.max.bytes": "5"})
+    of_cluster = describe_cluster_default({"message.max.bytes": "6"}, layers.static)
+    assert {(each.name, each.source) for row in of_cluster for each in row.synonyms} == {
+        ("message.max.bytes", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("min.insync.replicas", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+    }
+    of_group = {row.name: [each.name for each in row.synonyms] for row in describe_group({}, layers)}
+    assert of_group["share.auto.offset.reset"] == ["share.auto.offset.reset"]
+    assert of_group["consumer.session.timeout.ms"] == ["group.consumer.session.timeout.ms"]
+    [root] = describe_loggers({"root": "WARN"})
+    assert (root.value, root.source, root.synonyms) == ("WARN", ConfigSource.BROKER_LOGGER, ())
