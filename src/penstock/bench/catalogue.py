@@ -8,17 +8,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.bench.measurement import Measurement
+from penstock.bench.measurements.compaction import Compaction
 from penstock.bench.measurements.first_record import FirstRecord
+from penstock.bench.measurements.floods import Floods
 from penstock.bench.measurements.group_settling import GroupSettling
 from penstock.bench.measurements.log_growth import LogGrowth
 from penstock.bench.measurements.many_partitions import ManyPartitions
+from penstock.bench.measurements.offset_commits import OffsetCommits
 from penstock.bench.measurements.one_at_a_time import OneAtATime
+from penstock.bench.measurements.quota import Quota
 from penstock.bench.measurements.resident_memory import ResidentMemory
+from penstock.bench.measurements.restart import Restart
 from penstock.bench.measurements.spark_growth import SparkGrowth
 from penstock.bench.measurements.spark_latency import SparkLatency
 from penstock.bench.measurements.spark_rows import spark_copy, spark_read, spark_table
 from penstock.bench.measurements.spark_start import SparkStart
-from penstock.bench.measurements.throughput import Throughput
+from penstock.bench.measurements.throughput import Throughput, tls_throughput
 from penstock.bench.measurements.transactional_produce import TransactionalProduce
 from penstock.bench.sizes import GB, Sizes
 
@@ -31,6 +36,12 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
     "growth": LogGrowth,
     "transactions": TransactionalProduce,
     "groups": GroupSettling,
+    "tls": tls_throughput,
+    "compaction": Compaction,
+    "restart": Restart,
+    "offsets": OffsetCommits,
+    "quota": Quota,
+    "floods": Floods,
     "spark-read": spark_read,
     "spark-copy": spark_copy,
     "spark-table": spark_table,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from penstock.bench.measurement import MeasurementError
@@ -26,9 +28,7 @@ def start_to_first_ack(
 ) -> float:
     """Starts a stopped peer. Seconds until every partition has a leader and a record to `partition` is acknowledged."""
     address = peer.bootstrap_servers
-    starter = _Starter(peer)
-    starter.start()
-    try:
+    with starting(peer) as starter:
         acknowledged_s = _await_ack(
             address,
             topic,
@@ -37,12 +37,21 @@ def start_to_first_ack(
             starter=starter,
             time_limit_s=time_limit_s,
         )
+    return since_process_start(peer.pid, acknowledged_s)
+
+
+@contextmanager
+def starting(peer: Peer) -> Iterator[Starter]:
+    """Starts a stopped peer in another thread. At the end of the context it runs, or a MeasurementError is raised."""
+    starter = Starter(peer)
+    starter.start()
+    try:
+        yield starter
     finally:
         # `Peer.start` has its own timeout; a peer must not be stopped while it starts.
         starter.join()
     if starter.failure is not None:
         raise MeasurementError(f"the broker did not start: {starter.failure}") from starter.failure
-    return since_process_start(peer.pid, acknowledged_s)
 
 
 def since_process_start(pid: int, moment_s: float) -> float:
@@ -51,7 +60,7 @@ def since_process_start(pid: int, moment_s: float) -> float:
 
 
 def _await_ack(
-    address: str, topic: str, *, partition: int, partition_count: int, starter: _Starter, time_limit_s: float
+    address: str, topic: str, *, partition: int, partition_count: int, starter: Starter, time_limit_s: float
 ) -> float:
     batch = record_batch(1, b"first", int(time.time() * 1000))
     deadline_s = time.perf_counter() + time_limit_s
@@ -75,7 +84,7 @@ def _await_ack(
     raise MeasurementError(f"no record was acknowledged within {time_limit_s:g} s of the start: {obstacle}")
 
 
-class _Starter(threading.Thread):
+class Starter(threading.Thread):
     """Starts the peer in a thread: `Peer.start` may return before or after the record is acknowledged."""
 
     def __init__(self, peer: Peer) -> None:

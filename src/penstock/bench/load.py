@@ -1,8 +1,8 @@
 """The librdkafka client that loads a broker, in its own process, so that its CPU time can be measured separately.
 
-Owns the four loops (produce, transactions, consume, one at a time) and their clocks. Both brokers get this client with
-librdkafka's defaults; a `Load` names the few settings that a measurement changes. It must not know which broker it
-connects to.
+Owns the five loops (produce, sustained, transactions, consume, one at a time) and their clocks. Both brokers get this
+client with librdkafka's defaults; a `Load` names the few settings that a measurement changes. It must not know which
+broker it connects to.
 
 Invariants: every loop ends at its count or at its deadline; an unacknowledged or missing record is a failure, never a
 figure.
@@ -17,7 +17,9 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Final, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -26,7 +28,7 @@ from penstock.bench.client_process import START_ALLOWANCE_S, run_client
 from penstock.bench.measurement import MeasurementError
 from penstock.bench.process_usage import cpu_seconds
 
-Kind = Literal["produce", "transactions", "consume", "one_at_a_time"]
+Kind = Literal["produce", "sustained", "transactions", "consume", "one_at_a_time"]
 
 # `produce_batch` passes a list to librdkafka in one call; a call per record would cost the client more than the record
 # costs the broker.
@@ -37,8 +39,9 @@ _PARTITION: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The work of one client process. `warm_up_count` applies to one_at_a_time only; `records_per_transaction` to
-    transactions only, and divides `record_count`."""
+    """The work of one client process. `warm_up_count` applies to one_at_a_time only; `key_count` to produce only, whose
+    records have no keys if it is 0, else as many different ones, in turn; `records_per_transaction` to transactions
+    only, and divides `record_count`; `warm_up_s` and `measured_s` to sustained only, in place of `record_count`."""
 
     kind: Kind
     bootstrap_servers: str
@@ -50,6 +53,9 @@ class Load:
     client_config: dict[str, str | int | bool] = field(default_factory=dict)
     warm_up_count: int = 0
     records_per_transaction: int = 0
+    key_count: int = 0
+    warm_up_s: float = 0.0
+    measured_s: float = 0.0
 
     def run(self) -> LoadResult:
         """Runs the client process until it exits."""
@@ -129,13 +135,14 @@ def produce(load: Load) -> LoadResult:
     deadline_s = time.monotonic() + load.time_limit_s
     failures = _Failures()
     producer = _producer(load, {"delivery.report.only.error": True})
-    chunk = [{"value": os.urandom(load.record_bytes)}] * _CHUNK_RECORDS
+    chunks = cycle(_chunks(os.urandom(load.record_bytes), load.key_count))
     _send_probe(producer, load, failures)
 
     stopwatch = _Stopwatch(load)
     sent = 0
     while sent < load.record_count:
-        records = chunk if load.record_count - sent >= _CHUNK_RECORDS else chunk[: load.record_count - sent]
+        chunk = next(chunks)
+        records = chunk[: load.record_count - sent]
         while len(producer) > _QUEUE_RECORDS - _CHUNK_RECORDS:
             producer.poll(0.001)
             _check_deadline(deadline_s, load, sent)
@@ -152,6 +159,44 @@ def produce(load: Load) -> LoadResult:
         raise MeasurementError(f"{unconfirmed:,} records were not acknowledged within {load.time_limit_s:g} s")
     _check_stored(load, sent)
     return result
+
+
+def sustained(load: Load) -> LoadResult:
+    """Produces for `warm_up_s` and then `measured_s`, however much the broker takes. Counts acknowledged records."""
+    producer = _producer(load, {"queue.buffering.max.kbytes": 4096})
+    value = os.urandom(load.record_bytes)
+    failures = _Failures()
+    acknowledged = 0
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        nonlocal acknowledged
+        failures(error, message)
+        acknowledged += 1
+
+    def send_until(moment_s: float) -> None:
+        while time.perf_counter() < moment_s:
+            try:
+                producer.produce(load.topic, value, partition=_PARTITION, on_delivery=on_delivery)
+                producer.poll(0)
+            except BufferError:
+                producer.poll(0.005)
+        failures.raise_if_any()
+
+    _send_probe(producer, load, failures)
+    send_until(time.perf_counter() + load.warm_up_s)
+    before, stopwatch = acknowledged, _Stopwatch(load)
+    send_until(time.perf_counter() + load.measured_s)
+    count = acknowledged - before
+    result = stopwatch.stop(count, count)
+    producer.purge()
+    return result
+
+
+def _chunks(value: bytes, key_count: int) -> list[list[dict[str, bytes]]]:
+    if not key_count:
+        return [[{"value": value}] * _CHUNK_RECORDS]
+    records = [{"key": b"%016d" % number, "value": value} for number in range(key_count)]
+    return [records[start : start + _CHUNK_RECORDS] for start in range(0, key_count, _CHUNK_RECORDS)]
 
 
 def transactions(load: Load) -> LoadResult:
@@ -250,9 +295,14 @@ def _consumer(load: Load) -> Consumer:
     return Consumer({**config, **load.client_config})
 
 
+def _of_all_clients(config: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+    """A producer's settings that a consumer has too."""
+    return {name: value for name, value in config.items() if name.startswith(("security.", "ssl.", "client."))}
+
+
 def _send_probe(producer: Producer, load: Load, failures: _Failures) -> None:
     """Sends one record before the clock starts, so that connection, metadata and producer id exist when it does."""
-    producer.produce(load.topic, b"", partition=_PARTITION, on_delivery=failures)
+    producer.produce(load.topic, b"", key=b"probe", partition=_PARTITION, on_delivery=failures)
     unconfirmed = producer.flush(START_ALLOWANCE_S)
     failures.raise_if_any()
     if unconfirmed:
@@ -265,7 +315,7 @@ def _check_deadline(deadline_s: float, load: Load, done: int) -> None:
 
 
 def _check_stored(load: Load, sent: int) -> None:
-    consumer = _consumer(dataclasses.replace(load, client_config={}))
+    consumer = _consumer(dataclasses.replace(load, client_config=_of_all_clients(load.client_config)))
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(load.topic, _PARTITION), timeout=10.0)
     finally:
@@ -288,7 +338,13 @@ def _own_cpu_seconds() -> float:
 
 def main() -> int:
     load = Load(**json.loads(sys.argv[1]))
-    loops = {"produce": produce, "transactions": transactions, "consume": consume, "one_at_a_time": one_at_a_time}
+    loops: dict[Kind, Callable[[Load], LoadResult]] = {
+        "produce": produce,
+        "sustained": sustained,
+        "transactions": transactions,
+        "consume": consume,
+        "one_at_a_time": one_at_a_time,
+    }
     try:
         result = loops[load.kind](load)
     except (MeasurementError, KafkaException, BufferError) as error:

@@ -28,6 +28,9 @@ class Peer(Protocol):
     def bootstrap_servers(self) -> str: ...
 
     @property
+    def data_dir(self) -> Path: ...
+
+    @property
     def pid(self) -> int:
         """Raises RuntimeError if the broker is not running."""
 

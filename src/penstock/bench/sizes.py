@@ -44,6 +44,14 @@ class Sizes:
     group_warm_up_count: int = 2
     group_repeat_count: int = 5
 
+    compaction_bytes: int = 5 * GB
+    restart_log_bytes: int = 10 * GB
+    offset_commit_count: int = 1_000_000
+    quota_bytes_per_second: int = 2_000_000
+    quota_warm_up_s: float = 15.0
+    quota_s: float = 10.0
+    """How long a client that is over its quota is measured."""
+
     spark_small_row_count: int = 4_000_000
     spark_large_row_count: int = 1_000_000
     spark_partition_count: int = 4
@@ -84,6 +92,11 @@ QUICK: Final = Sizes(
     group_session_timeout_ms=1_000,
     group_warm_up_count=1,
     group_repeat_count=1,
+    compaction_bytes=GB // 5,
+    restart_log_bytes=GB // 2,
+    offset_commit_count=50_000,
+    quota_warm_up_s=11.0,
+    quota_s=5.0,
     spark_small_row_count=400_000,
     spark_large_row_count=100_000,
     spark_one_row_count=20,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from penstock.bench.measurement import MeasurementError
@@ -14,17 +15,33 @@ from penstock.bench.measurement import MeasurementError
 _ANSWER_S: Final = 10.0
 
 
-def create_topic(bootstrap_servers: str, topic: str, time_limit_s: float, partition_count: int = 1) -> None:
+def create_topic(
+    bootstrap_servers: str,
+    topic: str,
+    time_limit_s: float,
+    partition_count: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> None:
     """Returns when every partition has a leader."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    created = admin.create_topics(
-        [NewTopic(topic, num_partitions=partition_count, replication_factor=1)], operation_timeout=time_limit_s
-    )
+    new = NewTopic(topic, num_partitions=partition_count, replication_factor=1, config=dict(config or {}))
+    created = admin.create_topics([new], operation_timeout=time_limit_s)
     try:
         created[topic].result(timeout=time_limit_s)
     except KafkaException as error:
         raise MeasurementError(f"cannot create topic {topic}: {error.args[0]}") from error
     _wait_for_leaders(bootstrap_servers, topic, partition_count, time_limit_s)
+
+
+def alter_topic(bootstrap_servers: str, topic: str, name: str, value: str) -> None:
+    """Sets one setting of a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    try:
+        admin.incremental_alter_configs([resource])[resource].result(timeout=_ANSWER_S)
+    except KafkaException as error:
+        raise MeasurementError(f"cannot set {name} of topic {topic}: {error.args[0]}") from error
 
 
 def _wait_for_leaders(bootstrap_servers: str, topic: str, partition_count: int, time_limit_s: float) -> None:

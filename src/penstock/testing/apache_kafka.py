@@ -95,7 +95,10 @@ def dump_log_segments(*files: Path, deep_iteration: bool = True) -> str:
 
 
 class ApacheKafka:
-    """One Apache Kafka node on free loopback ports; a context manager that starts it and stops it."""
+    """One Apache Kafka node on free loopback ports; a context manager that starts it and stops it.
+
+    `config` may name further listeners beside the one for the controller; clients and tests use the first one.
+    """
 
     def __init__(
         self,
@@ -112,7 +115,9 @@ class ApacheKafka:
         self._heap = heap
         self._start_timeout_s = start_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, self._controller_port = _free_ports(2)
+        self.port, self._controller_port = free_ports(2)
+        if "listeners" in self._config:
+            self.port = int(self._config["listeners"].partition(",")[0].rpartition(":")[2])
 
     @property
     def bootstrap_servers(self) -> str:
@@ -163,7 +168,7 @@ class ApacheKafka:
                 # Another process may have bound the free port before Kafka did.
                 if not (first_time and attempt < _START_ATTEMPTS and "BindException" in str(error)):
                     raise
-                self.port, self._controller_port = _free_ports(2)
+                self.port, self._controller_port = free_ports(2)
             else:
                 return
 
@@ -193,15 +198,16 @@ class ApacheKafka:
 
     def _write_properties(self) -> None:
         # The server.properties of Apache Kafka's quickstart; all other settings have Kafka's defaults.
+        of_clients = self._config.get("listeners", f"PLAINTEXT://127.0.0.1:{self.port}")
+        listeners = f"{of_clients},CONTROLLER://127.0.0.1:{self._controller_port}"
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
             "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
             "log.dirs": str(self.data_dir),
             "offsets.topic.replication.factor": "1",
             "share.coordinator.state.topic.replication.factor": "1",
@@ -209,6 +215,8 @@ class ApacheKafka:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             **self._config,
+            "listeners": listeners,
+            "advertised.listeners": listeners,
         }
         lines = "".join(f"{name}={value}\n" for name, value in properties.items())
         self._properties_file.write_text(lines, encoding="utf-8")
@@ -256,7 +264,8 @@ def _random_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").replace(b"-", b"_").decode()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """All different: each is held until the last one is found."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

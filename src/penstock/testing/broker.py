@@ -29,6 +29,8 @@ _NEVER_MS: Final = str((1 << 62) - 1)
 class Broker:
     """`config` has broker settings by Kafka's names. A given `data_dir` is kept, a temporary one is removed.
 
+    Without `listeners` in `config`, the broker listens on a free port of 127.0.0.1, and keeps it over restarts.
+
     Records of a test are often older than a week. Retention deletes them only if `config` sets
     `log.retention.check.interval.ms`, the interval of its checks.
 

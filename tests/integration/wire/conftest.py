@@ -58,20 +58,12 @@ def listeners() -> Listeners:
 
 @pytest.fixture(scope="session")
 def apache_kafka(listeners: Listeners, certificates: Certificates) -> Iterator[RunningBroker]:
-    (controller_port,) = free_ports(1)
-    addresses = (
-        f"PLAINTEXT://{listeners.plaintext},SSL://{listeners.ssl},SASL_PLAINTEXT://{listeners.sasl_plaintext},"
-        f"SASL_SSL://{listeners.sasl_ssl},CONTROLLER://127.0.0.1:{controller_port}"
-    )
     escaped = PLAIN_PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
     jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="{escaped}";'
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     config = {
-        "listeners": addresses,
-        "advertised.listeners": addresses,
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
-        "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "listeners": f"PLAINTEXT://{listeners.plaintext},SSL://{listeners.ssl},"
+        f"SASL_PLAINTEXT://{listeners.sasl_plaintext},SASL_SSL://{listeners.sasl_ssl}",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(certificates.broker),
@@ -85,10 +77,8 @@ def apache_kafka(listeners: Listeners, certificates: Certificates) -> Iterator[R
         config[f"listener.name.{name}.scram-sha-256.sasl.jaas.config"] = scram
         config[f"listener.name.{name}.scram-sha-512.sasl.jaas.config"] = scram
     with ExitStack() as stack:
-        kafka = ApacheKafka(config=config, heap="512M")
-        kafka.port = int(listeners.plaintext.rpartition(":")[2])
         try:
-            stack.enter_context(kafka)
+            kafka = stack.enter_context(ApacheKafka(config=config, heap="512M"))
         except JavaMissingError as missing:
             optional_part_missing(str(missing))
         yield kafka

@@ -39,6 +39,12 @@ TINY = dataclasses.replace(
     group_pause_s=0.05,
     group_warm_up_count=0,
     group_repeat_count=1,
+    compaction_bytes=30_000_000,
+    restart_log_bytes=3_000_000,
+    offset_commit_count=5_000,
+    quota_bytes_per_second=500_000,
+    quota_warm_up_s=1.0,
+    quota_s=2.0,
     time_limit_s=120.0,  # a Spark that starts beside others takes its time
 )
 

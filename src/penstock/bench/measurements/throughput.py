@@ -1,4 +1,4 @@
-"""Messages per second into and out of one partition, and the broker's CPU time.
+"""Messages per second into and out of one partition, and the broker's CPU time; without and with TLS.
 
 The client needs at least as much CPU as the broker and shares the machine's cores with it. Messages per second are
 therefore what a user of this machine gets; CPU seconds per GB are the cost of the broker, independent of the
@@ -7,21 +7,28 @@ bottleneck. The number of busy cores of each side is reported too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from penstock.bench.certificates import Certificates
 from penstock.bench.load import Kind, Load, LoadResult
 from penstock.bench.measurement import Workbench
-from penstock.bench.metric import AT_LEAST_LEVEL, AT_MOST_HALF, Metric, Readings, Unit
+from penstock.bench.metric import AT_LEAST_LEVEL, AT_MOST_HALF, Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant, Peer
 from penstock.bench.sizes import Sizes
 from penstock.bench.topics import create_topic
+from penstock.testing.apache_kafka import free_ports
 
 _LEADER_ACKS: dict[str, str | int | bool] = {"acks": "1"}
 _IDEMPOTENT: dict[str, str | int | bool] = {"acks": "all", "enable.idempotence": True}
 # By default librdkafka waits a second before it fetches again when its queue is full, and the figure would be that
 # wait.
 _QUICK_READER: dict[str, str | int | bool] = {"fetch.queue.backoff.ms": 10}
+# Encryption costs both brokers the same.
+_TLS_CPU = Target(ratio_at_most=0.6)
 # Records have an overhead of a few bytes, and logs have indexes.
 _DISK_OVERHEAD = 1.25
 
@@ -36,12 +43,13 @@ class _Case:
     topic: str
     record_bytes: int
     client_config: dict[str, str | int | bool]
+    cpu_target: Target
 
     @property
     def metrics(self) -> list[Metric]:
         return [
             Metric(f"{self.key}.rate", self.title, Unit.MESSAGES_PER_SECOND, AT_LEAST_LEVEL),
-            Metric(f"{self.key}.broker_cpu", "· broker CPU", Unit.CPU_SECONDS_PER_GB, AT_MOST_HALF),
+            Metric(f"{self.key}.broker_cpu", "· broker CPU", Unit.CPU_SECONDS_PER_GB, self.cpu_target),
             Metric(f"{self.key}.broker_cores", "· cores busy in the broker", Unit.CORES),
             Metric(f"{self.key}.client_cores", "· cores busy in the client", Unit.CORES),
         ]
@@ -56,10 +64,19 @@ class _Case:
 
 
 @dataclass(frozen=True, slots=True)
+class _Listener:
+    """Where the load connects, and with which settings."""
+
+    address: str
+    client_config: dict[str, str | int | bool]
+
+
+@dataclass(frozen=True, slots=True)
 class Throughput:
     sizes: Sizes
     name: str = "throughput"
     title: str = "Throughput, one partition, one client"
+    with_tls: bool = False
 
     @property
     def metrics(self) -> Sequence[Metric]:
@@ -76,53 +93,69 @@ class Throughput:
 
     def run(self, contestant: Contestant, workbench: Workbench) -> Readings:
         readings: dict[str, float] = {}
-        with contestant.fresh(workbench.data_parent) as peer:
+        with self._broker(contestant, workbench) as (peer, listener):
             for share, prefix in ((self.sizes.warm_up_share, "warm-up-"), (1.0, "")):
                 for case in self._cases:
                     workbench.tell(f"{prefix}{case.title}")
                     topic = f"{prefix}{case.topic}"
                     if case.kind == "produce":
                         create_topic(peer.bootstrap_servers, topic, self.sizes.time_limit_s)
-                    result = self._load(case, peer, topic, share).run()
+                    result = self._load(case, peer, listener, topic, share).run()
                     if not prefix:
                         readings |= case.readings(result)
         return readings
 
-    def _load(self, case: _Case, peer: Peer, topic: str, share: float) -> Load:
+    @contextmanager
+    def _broker(self, contestant: Contestant, workbench: Workbench) -> Iterator[tuple[Peer, _Listener]]:
+        if not self.with_tls:
+            with contestant.fresh(workbench.data_parent) as peer:
+                yield peer, _Listener(peer.bootstrap_servers, {})
+            return
+        plaintext_port, tls_port = free_ports(2)
+        listeners = f"PLAINTEXT://127.0.0.1:{plaintext_port},SSL://127.0.0.1:{tls_port}"
+        with tempfile.TemporaryDirectory(dir=workbench.data_parent) as directory:
+            certificates = Certificates.make(Path(directory))
+            config = {"listeners": listeners, **certificates.broker_config}
+            with contestant.fresh(workbench.data_parent, config) as peer:
+                yield peer, _Listener(f"127.0.0.1:{tls_port}", certificates.client_config)
+
+    def _load(self, case: _Case, peer: Peer, listener: _Listener, topic: str, share: float) -> Load:
         return Load(
             kind=case.kind,
-            bootstrap_servers=peer.bootstrap_servers,
+            bootstrap_servers=listener.address,
             broker_pid=peer.pid,
             topic=topic,
             record_bytes=case.record_bytes,
             record_count=int(self.sizes.record_count(case.record_bytes) * share),
             time_limit_s=self.sizes.time_limit_s,
-            client_config=case.client_config,
+            client_config=case.client_config | listener.client_config,
         )
 
     @property
     def _cases(self) -> list[_Case]:
         cases: list[_Case] = []
-        for record_bytes in (self.sizes.small_record_bytes, self.sizes.large_record_bytes):
-            label = f"{record_bytes} B" if record_bytes < 1000 else f"{record_bytes // 1000} KB"
-            leader, idempotent = f"acks1-{record_bytes}", f"idempotent-{record_bytes}"
-            cases += [
-                _Case(
-                    f"produce.{record_bytes}.acks1",
-                    f"produce {label}, acks=1",
-                    "produce",
-                    leader,
-                    record_bytes,
-                    _LEADER_ACKS,
-                ),
-                _Case(
-                    f"produce.{record_bytes}.idempotent",
+        prefix, cpu_target = ("tls.", _TLS_CPU) if self.with_tls else ("", AT_MOST_HALF)
+        for size in (self.sizes.small_record_bytes, self.sizes.large_record_bytes):
+            label = f"{size} B" if size < 1000 else f"{size // 1000} KB"
+            leader, idempotent = f"acks1-{size}", f"idempotent-{size}"
+            rows: list[tuple[str, str, Kind, str, dict[str, str | int | bool]]] = [
+                (f"produce.{size}.acks1", f"produce {label}, acks=1", "produce", leader, _LEADER_ACKS),
+                (
+                    f"produce.{size}.idempotent",
                     f"produce {label}, acks=all, idempotent",
                     "produce",
                     idempotent,
-                    record_bytes,
                     _IDEMPOTENT,
                 ),
-                _Case(f"consume.{record_bytes}", f"consume {label}", "consume", leader, record_bytes, _QUICK_READER),
+                (f"consume.{size}", f"consume {label}", "consume", leader, _QUICK_READER),
+            ]
+            cases += [
+                _Case(prefix + key, title, kind, topic, size, client_config, cpu_target)
+                for key, title, kind, topic, client_config in rows
+                if not (self.with_tls and topic == idempotent)  # what is encrypted is the same
             ]
         return cases
+
+
+def tls_throughput(sizes: Sizes) -> Throughput:
+    return Throughput(sizes, "tls", "Throughput over TLS, one partition, one client", with_tls=True)

@@ -18,17 +18,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 from penstock.core.addresses import host_port_text
+from penstock.core.properties import format_properties
 
 READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 30.0
 _STDERR_SHOWN_BYTES: Final = 8192
 _READY_LINE_BYTES_MAX: Final = 4096
+_SECRET_SUFFIXES: Final = ("password", ".key", "sasl.jaas.config")
 
 
 class BrokerProcessError(RuntimeError):
@@ -78,21 +80,22 @@ class BrokerProcess:
     ) -> BrokerProcess:
         # A file: a pipe that is not read would eventually block the child.
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child does
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
-            _command(data_dir, listen, settings or {}, lifetime),
-            stdin=subprocess.PIPE if isinstance(lifetime, WithParent) else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            # Ctrl-C at the terminal must not reach the child: this process stops it when it is done.
-            start_new_session=True,
-            env=_environment(),
-        )
-        try:
-            ready = _await_ready(process, time.monotonic() + timeout_s)
-        except BaseException:
-            _end(process)
-            _close(process, stderr)
-            raise
+        with _secrets_file(settings or {}) as secrets_file:
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
+                _command(data_dir, listen, settings or {}, secrets_file, lifetime),
+                stdin=subprocess.PIPE if isinstance(lifetime, WithParent) else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                # Ctrl-C at the terminal must not reach the child: this process stops it when it is done.
+                start_new_session=True,
+                env=_environment(),
+            )
+            try:
+                ready = _await_ready(process, time.monotonic() + timeout_s)
+            except BaseException:
+                _end(process)
+                _close(process, stderr)
+                raise
         if ready is None:
             timed_out = process.poll() is None
             _end(process)
@@ -158,12 +161,32 @@ class BrokerProcess:
         self._process.returncode = 0
 
 
-def _command(data_dir: Path, listen: str, settings: Mapping[str, str], lifetime: Lifetime) -> Sequence[str]:
+@contextlib.contextmanager
+def _secrets_file(settings: Mapping[str, str]) -> Iterator[str | None]:
+    """A file for the settings that the broker refuses on a command line, which everybody can read."""
+    secrets = {name: value for name, value in settings.items() if name.endswith(_SECRET_SUFFIXES)}
+    if not secrets:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="penstock-", suffix=".properties") as file:  # for its owner only
+        file.write(format_properties(secrets))
+        file.flush()
+        yield file.name
+
+
+def _command(
+    data_dir: Path, listen: str, settings: Mapping[str, str], secrets_file: str | None, lifetime: Lifetime
+) -> Sequence[str]:
     # -P: a user's module must not shadow one of the standard library.
     command = [sys.executable, "-P", "-m", "penstock.cli.main", "broker", "--json"]
-    command += ["--listen", listen, "--data-dir", str(data_dir)]
+    command += ["--data-dir", str(data_dir)]
+    if "listeners" not in settings:  # which --listen would override
+        command += ["--listen", listen]
+    if secrets_file is not None:
+        command += ["--config", secrets_file]
     for name, value in settings.items():
-        command += ["--set", f"{name}={value}"]
+        if not name.endswith(_SECRET_SUFFIXES):
+            command += ["--set", f"{name}={value}"]
     match lifetime:
         case WithParent():
             command.append("--exit-with-stdin")
