@@ -24,7 +24,7 @@ from penstock.core.quotas import (
     QuotaEntity,
 )
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.security.quotas import Quota, QuotaTable, TokenBucket, WindowedRate, Windows
+from penstock.security.quotas import Quota, QuotaTable, TokenBucket, Windows
 
 _PRODUCE_KEY: Final = 0
 _FETCH_KEY: Final = 1
@@ -91,7 +91,6 @@ class ClientQuotas:
         self._requests = _table(quotas, REQUEST_PERCENTAGE)
         self._mutations = _table(quotas, CONTROLLER_MUTATION_RATE)
         self._connections = _table(quotas, CONNECTION_CREATION_RATE)
-        self._rates: dict[tuple[object, ...], WindowedRate] = before._rates if before is not None else {}
         self._buckets: dict[tuple[object, ...], tuple[float, TokenBucket]] = (
             before._buckets if before is not None else {}
         )
@@ -119,11 +118,11 @@ class ClientQuotas:
         return throttle_ms
 
     def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
-        """What one fetch may return: the bytes of all windows. More would mute the client beyond its timeouts."""
+        """What one fetch may return: a burst. More would mute the client beyond its timeouts."""
         quota = self._fetch.of_client(user, client_id) if self._fetch else None
         if quota is None:
             return None
-        return max(1, int(quota.limit * (self._windows.count - 1) * self._windows.size_ms / 1000))
+        return max(1, int(quota.limit * self._windows.burst_seconds))
 
     def mutations(self, user: str, client_id: str) -> MutationQuota | None:
         quota = self._mutations.of_client(user, client_id) if self._mutations else None
@@ -150,15 +149,9 @@ class ClientQuotas:
         if quota is None:
             return 0
         now_ms = self._monotonic_ms()
-        meter = (key, *quota.meter)
-        rate = self._rates.get(meter)
-        if rate is None:
-            self._prune(now_ms)
-            if len(self._rates) >= limits.QUOTA_METERS_MAX:
-                meter = (key, *_SHARED)
-            rate = self._rates.setdefault(meter, WindowedRate(self._windows))
-        rate.record(value, now_ms)
-        return rate.throttle_ms(quota.limit, now_ms)
+        bucket = self._bucket((key, *quota.meter), quota.limit, self._windows)
+        bucket.take(value, quota.limit, now_ms)
+        return bucket.throttle_ms(quota.limit, now_ms)
 
     def _bucket(self, key: tuple[object, ...], limit: float, windows: Windows) -> TokenBucket:
         known = self._buckets.get(key)
@@ -171,11 +164,10 @@ class ClientQuotas:
         return known[1]
 
     def _prune(self, now_ms: int) -> None:
-        """Forgets clients that have used nothing for as long as it is measured; once a second at most."""
-        if len(self._rates) + len(self._buckets) < limits.QUOTA_METERS_MAX or now_ms < self._pruned_ms + 1000:
+        """Forgets clients whose use is refilled; once a second at most."""
+        if len(self._buckets) < limits.QUOTA_METERS_MAX or now_ms < self._pruned_ms + 1000:
             return
         self._pruned_ms = now_ms
-        self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_unused(now_ms)}
         self._buckets = {
             key: (limit, bucket)
             for key, (limit, bucket) in self._buckets.items()
