@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from penstock.core import limits
@@ -127,7 +128,7 @@ class CoordinatorLoads(Generic[State]):
         if failure is not None:
             # Told once; the next request tries again.
             raise failure
-        self._loads[index] = _Load(self._find_partition(index), self._begin(index), self._loop.time())
+        self._loads[index] = _Load(self._find_partition(index), self._begin(index), perf_counter())
         self._schedule_turn()
         self._load_slice(index)
 
@@ -166,7 +167,7 @@ class CoordinatorLoads(Generic[State]):
         except StopIteration as end:
             del self._loads[index]
             state = self._loaded[index] = end.value
-            self._load_time.observe(self._loop.time() - load.began_s)
+            self._load_time.observe(perf_counter() - load.began_s)
             self._on_loaded(index, state)
         except BrokerError as error:
             del self._loads[index]

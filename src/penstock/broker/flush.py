@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 
 from penstock.broker.partition import Partition
 from penstock.core import limits
@@ -59,7 +60,7 @@ class Flusher:
     def _start_round(self) -> None:
         partitions, self._partitions = self._partitions, set()
         callbacks, self._callbacks = self._callbacks, []
-        self._round_began_s = self._loop.time()
+        self._round_began_s = perf_counter()
         tickets = []
         try:
             for partition in partitions:
@@ -104,7 +105,7 @@ class Flusher:
         failure: OSError | None,
     ) -> None:
         self.rounds += 1
-        self._flush_time.observe(self._loop.time() - self._round_began_s)
+        self._flush_time.observe(perf_counter() - self._round_began_s)
         if failure is not None:
             self._failure = failure
             callbacks += self._callbacks

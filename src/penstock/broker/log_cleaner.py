@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from penstock.broker.cleaning_process import CleaningFailed, CleaningProcess
+from penstock.broker.metrics import CleanerMetrics
 from penstock.broker.node import Node
 from penstock.broker.partition import Partition
 from penstock.core import limits
@@ -43,10 +44,14 @@ class LogCleaner:
         self._is_stopped = False
         self._next_check_ms = 0
         self._thread: ThreadPoolExecutor | None = None
+        self._checked_ms = node.now_ms()
+        self._began_s = 0.0
+        self._metrics = CleanerMetrics(node.metrics, lambda: node.now_ms() - self._checked_ms)
 
     def take_turn(self, now_ms: int) -> None:
         if self._is_running or now_ms < self._next_check_ms or not self._node.config.log_cleaner_enable:
             return
+        self._checked_ms = now_ms
         found = self._most_dirty(now_ms)
         if found is None:
             self._next_check_ms = now_ms + self._node.config.log_cleaner_backoff_ms
@@ -86,6 +91,7 @@ class LogCleaner:
             hash_seed=entropy.uuid() + entropy.uuid(),
         )
         self._is_running = True
+        self._began_s = self._node.loop.time()
         self._process = self._new_process()
         self._run(self._process.run, order).add_done_callback(lambda done: self._cleaned(partition, done))
 
@@ -121,6 +127,8 @@ class LogCleaner:
             self._swap_failed(partition, error)
             return
         if has_begun:
+            self._metrics.bytes_read.value += result.bytes_read
+            self._metrics.bytes_written.value += result.bytes_written
             logger.info(
                 "%s: compacted %d bytes to %d, up to offset %d",
                 partition,
@@ -148,6 +156,8 @@ class LogCleaner:
             self._run(sync).add_done_callback(lambda done: self._advance(partition, done))
             return
         self._is_running = False
+        self._metrics.succeeded.value += 1
+        self._metrics.seconds.value += self._node.loop.time() - self._began_s
         self.checkpoint()
 
     def checkpoint(self) -> None:
@@ -165,6 +175,7 @@ class LogCleaner:
     def _not_cleaned(self, partition: Partition, error: CleaningFailed | OSError) -> None:
         """Damage stays; a full disk may have room later."""
         self._is_running = False
+        self._failed()
         self._run(partition.log.lifecycle.discard_cleaned).add_done_callback(lambda done: done.exception())
         if isinstance(error, CleaningFailed) and not error.may_succeed_later:
             partition.log.lifecycle.uncleanable = str(error)
@@ -176,5 +187,10 @@ class LogCleaner:
 
     def _swap_failed(self, partition: Partition, error: OSError) -> None:
         self._is_running = False
+        self._failed()
         partition.log.lifecycle.abandon_swap(str(error.strerror))
         logger.error("%s: not compacted until the broker starts again: %s", partition, error.strerror)
+
+    def _failed(self) -> None:
+        self._metrics.failed.value += 1
+        self._metrics.seconds.value += self._node.loop.time() - self._began_s

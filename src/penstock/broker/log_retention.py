@@ -25,6 +25,9 @@ class LogRetention:
         self._node = node
         self._next_check_ms = node.now_ms() + node.config.log_initial_task_delay_ms
         self._unchecked: Iterator[Partition] = iter(())
+        self._deleted_segments = node.metrics.counter(
+            "penstock_retention_deleted_segments_total", "Segments that were deleted by time or size."
+        )
 
     def take_turn(self, now_ms: int) -> None:
         if now_ms >= self._next_check_ms:
@@ -44,6 +47,7 @@ class LogRetention:
             logger.warning("%s: cannot delete old segments: %s", partition, error.strerror)
             return
         if count:
+            self._deleted_segments.value += count
             logger.info(
                 "%s: deleted %d segments; the log start offset was %d and is %d",
                 partition,

@@ -14,7 +14,6 @@ import logging
 import os
 import resource
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +25,6 @@ from penstock.broker.housekeeping import Housekeeping
 from penstock.broker.local_metadata_store import LocalMetadataStore
 from penstock.broker.network.endpoints import (
     BoundListener,
-    CannotListen,
     advertised_endpoints,
     bind_all,
     close_all,
@@ -51,11 +49,16 @@ from penstock.metadata.image import ClusterImage, Endpoint
 from penstock.metadata.store import MetadataStore
 from penstock.metadata.store_local import LocalJournal, StoreError, StoreInUse
 from penstock.metadata.topic_config import TopicConfig
+from penstock.monitoring.listening import CannotListen, address_of, bind
+from penstock.monitoring.logs import print_error
 from penstock.protocol.error_codes import BrokerError
 
 if TYPE_CHECKING:
+    import socket
+
     from penstock.broker.network.tls import ListenerTls
     from penstock.broker.network.token_keys import TokenKeys
+    from penstock.monitoring.http_server import MetricsServer
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +70,14 @@ class Ready:
     listening: str
     host: str
     port: int
+    metrics: str | None = None
 
     def __str__(self) -> str:
         advertised = host_port_text(self.host, self.port)
-        if advertised == self.listening:
-            return f"listening on {self.listening}"
-        return f"listening on {self.listening}, advertised as {advertised}"
+        text = f"listening on {self.listening}"
+        if advertised != self.listening:
+            text += f", advertised as {advertised}"
+        return text if self.metrics is None else f"{text}, metrics on http://{self.metrics}/metrics"
 
 
 OnReady = Callable[[Ready], None]
@@ -106,11 +111,8 @@ def load_config(properties_file: Path | None, overrides: list[str]) -> BrokerCon
         raise StartError(ExitCode.BAD_CONFIGURATION, f"{properties_file}: {reason}; check --config") from None
 
 
-def serve_forever(config: BrokerConfig, on_ready: OnReady) -> ExitCode:
-    """Runs until SIGTERM or SIGINT. Raises StartError if it cannot start."""
-    logging.basicConfig(
-        level=os.environ.get("PENSTOCK_LOG_LEVEL", "WARNING"), format="%(asctime)s %(levelname)s %(message)s"
-    )
+def serve_forever(config: BrokerConfig, on_ready: OnReady, *, metrics: tuple[str, int] | None = None) -> ExitCode:
+    """Runs until SIGTERM or SIGINT. `metrics` is where Prometheus finds them. Raises StartError if it cannot start."""
     _say_without_effect(config)
     _raise_open_files_limit()
     if len(config.log_dirs) != 1:
@@ -124,13 +126,31 @@ def serve_forever(config: BrokerConfig, on_ready: OnReady) -> ExitCode:
             replace(each, tls=tls.get(each.name), token_keys=token_keys.get(each.name))
             for each in bind_all(config.listeners)
         ]
+        metrics_socket = None if metrics is None else _bind_metrics(*metrics, bound)
     except CannotListen as error:
         raise StartError(ExitCode.CANNOT_LISTEN, str(error)) from None
     _warn_of_open_listeners(config)
     try:
-        return uvloop.run(_serve(config, directory, bound, on_ready))
+        return uvloop.run(_serve(config, directory, bound, on_ready, metrics_socket))
     finally:
         close_all(bound)
+        if metrics_socket is not None:
+            metrics_socket.close()
+
+
+def _bind_metrics(host: str, port: int, bound: Sequence[BoundListener]) -> socket.socket:
+    try:
+        metrics_socket = bind(host, port, option="--metrics")
+    except CannotListen:
+        close_all(bound)
+        raise
+    if not is_loopback(host):
+        logger.warning(
+            "metrics on %s have no authentication: everyone who can reach it learns the names of topics, groups and "
+            "listeners",
+            host_port_text(host, port),
+        )
+    return metrics_socket
 
 
 def _open_certificates(config: BrokerConfig) -> dict[str, ListenerTls]:
@@ -185,7 +205,13 @@ def _warn_of_open_listeners(config: BrokerConfig) -> None:
             )
 
 
-async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundListener], on_ready: OnReady) -> ExitCode:
+async def _serve(
+    config: BrokerConfig,
+    directory: Path,
+    bound: Sequence[BoundListener],
+    on_ready: OnReady,
+    metrics_socket: socket.socket | None,
+) -> ExitCode:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     failure: list[str] = []
@@ -202,6 +228,8 @@ async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundLis
     endpoints = advertised_endpoints(config.advertised_listeners, bound)
     await _register(node, endpoints)
     node.open_topics()
+    # Before the first connection: how it is counted is decided when it is accepted.
+    metrics_server = None if metrics_socket is None else await _serve_metrics(node, metrics_socket)
     server = Server(node)
     await server.listen(bound)
     housekeeping = Housekeeping(node)
@@ -213,12 +241,15 @@ async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundLis
     try:
         _write_runtime_file(directory, endpoints)
         first = next(iter(endpoints.values()))
-        on_ready(Ready(bound[0].address, first.host, first.port))
+        metrics_address = None if metrics_socket is None else address_of(metrics_socket)
+        on_ready(Ready(bound[0].address, first.host, first.port, metrics_address))
         # After on_ready, so that a client that waits for the start does not wait for this.
         loop.call_soon(node.resume_transactions)
         await stopped.wait()
     finally:
         housekeeping.stop()
+        if metrics_server is not None:
+            metrics_server.close()
         server.close()
         loss = loss_of(node.log_directory)
         if loss is not None:
@@ -234,9 +265,23 @@ async def _serve(config: BrokerConfig, directory: Path, bound: Sequence[BoundLis
                 loss or f"{directory}: not closed cleanly: {error.strerror}; the next start recovers the logs"
             )
     if failure:
-        print(f"penstock broker: {failure[0]}", file=sys.stderr)
+        print_error(f"penstock broker: {failure[0]}")
         return ExitCode.FAILURE if loss is None else ExitCode.DATA_DIR_UNUSABLE
     return ExitCode.OK
+
+
+async def _serve_metrics(node: Node, metrics_socket: socket.socket) -> MetricsServer:
+    # Imported here: a broker that serves no metrics does not need it.
+    from penstock.broker.derived_metrics import watch_node
+    from penstock.monitoring.http_server import MetricsServer, text_of
+    from penstock.monitoring.process_metrics import watch_process
+
+    node.request_metrics.count_sizes()
+    watch_node(node, node.metrics)
+    watch_process(node.metrics)
+    server = MetricsServer(lambda: text_of(node.metrics))
+    await server.listen(metrics_socket)
+    return server
 
 
 def open_store(

@@ -6,8 +6,9 @@ Names follow Kafka's JMX metrics in Prometheus' spelling; times are in seconds, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from penstock.core.metrics import Histogram, Labels, Metrics
 from penstock.protocol.error_codes import ErrorCode
@@ -15,9 +16,7 @@ from penstock.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from penstock.broker.router import Route
 
-_REQUESTS = "kafka_network_requestmetrics_requests_total"
-_ERRORS = "kafka_network_requestmetrics_errors_total"
-_LATENCY = "kafka_network_requestmetrics_totaltime_seconds"
+_PREFIX: Final = "kafka_network_requestmetrics_"
 
 
 class ListenerMetrics:
@@ -41,31 +40,71 @@ class ListenerMetrics:
 
 
 class RequestMetrics:
-    """Requests by API: how many, how long from the read of the request to its answer, and which errors."""
+    """Requests by API: how many, how large, how long from the read of the request to its answer, and which errors."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._latencies: dict[int, Histogram] = {}  # by API key
+        self._errors: defaultdict[tuple[str, int], int] = defaultdict(int)  # by request and code
+        self._throttles: defaultdict[int, int] = defaultdict(int)
+        self._throttle_ms: defaultdict[int, int] = defaultdict(int)
+        self.request_bytes: defaultdict[int, int] | None = None
+        """By API key, as `response_bytes`; None unless sizes are asked for, so that they cost nothing."""
+        self.response_bytes: defaultdict[int, int] | None = None
         metrics.counter_reader(
-            _REQUESTS, "Requests answered.", lambda: ((each.labels, each.count) for each in self._latencies.values())
+            _PREFIX + "requests_total",
+            "Requests answered.",
+            lambda: [(each.labels, each.count) for each in self._latencies.values()],
         )
+        metrics.counter_reader(_PREFIX + "errors_total", "Error codes in answers.", self._read_errors)
+        metrics.counter_reader(
+            "penstock_throttled_requests_total", "Requests above a quota.", lambda: _by_name(self._throttles)
+        )
+        metrics.counter_reader(
+            "penstock_throttle_seconds_total",
+            "Time for which connections were muted because of a quota.",
+            lambda: [(labels, value / 1000) for labels, value in _by_name(self._throttle_ms)],
+        )
+
+    def count_sizes(self) -> None:
+        """For connections that are accepted from now on."""
+        received: defaultdict[int, int] = defaultdict(int)
+        sent: defaultdict[int, int] = defaultdict(int)
+        self.request_bytes, self.response_bytes = received, sent
+        self._metrics.counter_reader(_PREFIX + "requestbytes_total", "Bytes of requests.", lambda: _by_name(received))
+        self._metrics.counter_reader(_PREFIX + "responsebytes_total", "Bytes of responses.", lambda: _by_name(sent))
 
     def answered(self, route: Route, seconds: float, count: int) -> None:
         """So many requests of one read are answered together; an acks=0 produce counts as answered."""
         latency = self._latencies.get(route.api_key)
         if latency is None:
             latency = self._latencies[route.api_key] = self._metrics.histogram(
-                _LATENCY, "From the read of a request to its answer.", request=route.name
+                _PREFIX + "totaltime_seconds", "From the read of a request to its answer.", request=route.name
             )
         latency.observe(seconds, count)
 
+    def throttled(self, route: Route, throttle_ms: int) -> None:
+        """The client exceeded a quota, and is not read from for so long."""
+        self._throttles[route.api_key] += 1
+        self._throttle_ms[route.api_key] += throttle_ms
+
     def failed(self, request: str, code: int) -> None:
         """An error code in an answer, for the whole request or one of its parts."""
-        try:
-            error = ErrorCode(code).name
-        except ValueError:
-            error = str(code)
-        self._metrics.counter(_ERRORS, "Error codes in answers.", request=request, error=error).value += 1
+        self._errors[request, code] += 1
+
+    def _read_errors(self) -> Iterator[tuple[Labels, int]]:
+        for (request, code), count in tuple(self._errors.items()):
+            try:
+                error = ErrorCode(code).name
+            except ValueError:
+                error = str(code)
+            yield {"request": request, "error": error}, count
+
+
+def _by_name(by_api_key: Mapping[int, int]) -> list[tuple[Labels, int]]:
+    from penstock.broker.router import BY_API_KEY
+
+    return [({"request": BY_API_KEY[api_key].name}, value) for api_key, value in by_api_key.items()]
 
 
 class TopicMetrics:
@@ -112,11 +151,21 @@ def flush_time(metrics: Metrics) -> Histogram:
     )
 
 
-def watch_logs(metrics: Metrics, read: Callable[[], Iterable[tuple[Labels, int, int]]]) -> None:
-    """`read` tells the labels, start and end of every log when the gauges are asked."""
-    metrics.gauge_reader(
-        "kafka_log_log_logstartoffset", "The first offset.", lambda: ((labels, start) for labels, start, _ in read())
-    )
-    metrics.gauge_reader(
-        "kafka_log_log_logendoffset", "The next offset.", lambda: ((labels, end) for labels, _, end in read())
-    )
+class CleanerMetrics:
+    """What compactions did. Uncleanable partitions are counted when they are asked for."""
+
+    __slots__ = ("bytes_read", "bytes_written", "failed", "seconds", "since_last_run", "succeeded")
+
+    def __init__(self, metrics: Metrics, since_last_run_ms: Callable[[], int]) -> None:
+        prefix = "penstock_cleaner_"
+        runs = (prefix + "runs_total", "Compactions of a log.")
+        self.succeeded = metrics.counter(*runs, result="success")
+        self.failed = metrics.counter(*runs, result="failure")
+        self.bytes_read = metrics.counter(prefix + "read_bytes_total", "Bytes of the segments before.")
+        self.bytes_written = metrics.counter(prefix + "written_bytes_total", "Bytes of the compacted segments.")
+        self.seconds = metrics.counter(prefix + "seconds_total", "Time from the start of compactions to their end.")
+        self.since_last_run = metrics.gauge_reader(
+            "kafka_log_logcleanermanager_time_since_last_run_ms",
+            "Milliseconds since the last look for logs to compact.",
+            lambda: [({}, since_last_run_ms())],
+        )

@@ -18,7 +18,7 @@ from penstock.broker.access import Access, authorizer_of
 from penstock.broker.appends import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
-from penstock.broker.metrics import RequestMetrics, TopicMetrics, flush_time, watch_logs
+from penstock.broker.metrics import RequestMetrics, TopicMetrics, flush_time
 from penstock.broker.new_logs import NewLogs
 from penstock.broker.partition import Partition, role_of
 from penstock.broker.producer_ids import ProducerIds
@@ -26,7 +26,7 @@ from penstock.broker.topic_table import Topic, TopicTable
 from penstock.core import limits
 from penstock.core.clock import Clock, Entropy
 from penstock.core.ids import BrokerId, TopicName, TopicPartition
-from penstock.core.metrics import Labels, Metrics
+from penstock.core.metrics import Metrics
 from penstock.log.config import LogConfig
 from penstock.log.filesystem import FileMoved
 from penstock.log.log_directory import LogDirectory
@@ -111,7 +111,6 @@ class Node:
             # Only has to be hard to hit by accident; nothing is protected by it.
             lambda: entropy.randrange(1, 1 << 31),
         )
-        watch_logs(metrics, self._log_offsets)
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
         self._is_starting = True
@@ -265,11 +264,6 @@ class Node:
     def checkpoint(self) -> None:
         """Writes recovery points, log start offsets and high watermarks, so that recovery after a crash is short."""
         self.log_directory.write_checkpoints(self._high_watermarks())
-
-    def _log_offsets(self) -> Iterator[tuple[Labels, int, int]]:
-        for partition in self.topics.replicas():
-            labels = {"topic": partition.topic_name, "partition": str(partition.index)}
-            yield labels, partition.log.log_start_offset, partition.log.log_end_offset
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         return {TopicPartition(p.topic_name, p.index): p.high_watermark for p in self.topics.replicas()}

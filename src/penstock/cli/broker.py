@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from penstock.cli.command_error import CommandError, usage_error
-from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT, host_port_text, parse_host_port
+from penstock.cli.listen_address import METRICS_PORT, parse_address
+from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT, host_port_text
 from penstock.core.argument_parser import CommandParser
+from penstock.monitoring.logs import LOG_FORMATS, configure_logs, logs_json, say
 
 if TYPE_CHECKING:
     from penstock.broker.main import Ready
@@ -31,6 +33,7 @@ Examples:
   penstock broker                                    listen on 127.0.0.1:9092, keep data in ./.penstock/
   penstock broker --listen 127.0.0.1:0 --json        pick a free port and print it as JSON
   penstock broker --config server.properties --set num.partitions=3
+  penstock broker --metrics 127.0.0.1:9404           serve metrics for Prometheus
   PENSTOCK_NUM_PARTITIONS=3 penstock broker          every setting has an environment variable
 
 Exit codes: 0 stopped by ctrl-C or SIGTERM, 1 failure, 2 wrong usage, 10 invalid configuration, 11 cannot listen,
@@ -69,6 +72,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="A broker setting by Kafka's name; repeatable; overrides the file.",
     )
+    parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Serve metrics for Prometheus on http://HOST:PORT/metrics. Default: off.",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default="text",
+        help="How to log to stderr: text, or one JSON object a line. Default: text.",
+    )
     parser.add_argument("--json", action="store_true", help="Print the ready line as JSON.")
     # For programs that start a broker as a child process: see penstock.client.local_broker.process.
     parser.add_argument("--exit-with-stdin", action="store_true", help=argparse.SUPPRESS)
@@ -80,7 +94,9 @@ def _parser() -> argparse.ArgumentParser:
 def run_broker(arguments: Sequence[str]) -> int:
     """Runs the broker until it stops, and returns the exit code."""
     options = _parser().parse_args(arguments)
+    configure_logs(options.log_format)
     overrides = [*options.assignments, *_address(options.listen), *_directory(options.data_dir)]
+    metrics = None if options.metrics is None else parse_address(options.metrics, "--metrics", METRICS_PORT)
 
     def on_ready(ready: Ready) -> None:
         _print_ready(ready, as_json=options.json)
@@ -98,7 +114,7 @@ def run_broker(arguments: Sequence[str]) -> int:
             overrides.append(f"listeners=PLAINTEXT://{DEFAULT_HOST}:{DEFAULT_PORT}")
         if not configured.keys() & _DIRECTORY_NAMES:
             overrides.append(f"log.dirs={DEFAULT_DATA_DIR}")
-        return serve_forever(load_config(options.config, overrides), on_ready)
+        return serve_forever(load_config(options.config, overrides), on_ready, metrics=metrics)
     except StartError as failure:
         raise CommandError(str(failure), failure.exit_code) from failure
 
@@ -106,12 +122,7 @@ def run_broker(arguments: Sequence[str]) -> int:
 def _address(listen: str | None) -> list[str]:
     if listen is None:
         return []
-    # A number alone is a port, as in many tools: the host is the default one.
-    address = f"{DEFAULT_HOST}:{listen}" if listen.isdecimal() else listen
-    try:
-        host, port = parse_host_port(address)
-    except ValueError as mistake:
-        raise usage_error(f"--listen {mistake}") from mistake
+    host, port = parse_address(listen, "--listen")
     _outrank_environment({"listeners"})
     return [f"listeners=PLAINTEXT://{host_port_text(host, port)}"]
 
@@ -131,10 +142,17 @@ def _outrank_environment(names: Set[str]) -> None:
 
 def _print_ready(ready: Ready, *, as_json: bool) -> None:
     # With --json, a program reads stdout, and the line for a person goes to stderr.
-    print(f"penstock broker: {ready}", file=sys.stderr if as_json else sys.stdout, flush=True)
-    if as_json:
-        event = {"event": "ready", "host": ready.host, "port": ready.port, "pid": os.getpid()}
-        print(json.dumps(event), flush=True)
+    if not as_json:
+        print(f"penstock broker: {ready}", flush=True)
+        return
+    if logs_json():
+        say(str(ready), "penstock.broker")
+    else:
+        print(f"penstock broker: {ready}", file=sys.stderr, flush=True)
+    event = {"event": "ready", "host": ready.host, "port": ready.port, "pid": os.getpid()}
+    if ready.metrics is not None:
+        event["metrics"] = ready.metrics
+    print(json.dumps(event), flush=True)
 
 
 def stop_with_stdin() -> None:

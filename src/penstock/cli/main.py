@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Here and not at interpreter exit, where a closed pipe could no longer be handled.
         sys.stdout.flush()
     except CommandError as failure:
-        print(f"penstock: {' '.join(str(failure).split())}", file=sys.stderr)
+        _say_failure(" ".join(str(failure).split()), failure)
         return failure.exit_code
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -33,9 +33,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as failure:
         # For example: no space left for the output, permission denied, no such file.
         _discard_output()
-        print(f"penstock: {failure.strerror or failure}{_place(failure)}", file=sys.stderr)
+        _say_failure(f"{failure.strerror or failure}{_place(failure)}")
         return ExitCode.FAILURE
     return exit_code
+
+
+def _say_failure(message: str, failure: CommandError | None = None) -> None:
+    """One line on stderr; a JSON object if the command logs those."""
+    from penstock.monitoring.logs import print_error
+
+    print_error(f"penstock: {message}", None if failure is None else _condition(failure))
+
+
+def _condition(failure: CommandError) -> str | None:
+    """The condition of core/error_table.py, of the error behind the failure or of its exit code."""
+    from penstock.core.error_table import CONDITION_BY_EXIT_CODE
+
+    entry = getattr(failure.__cause__, "entry", None)
+    return CONDITION_BY_EXIT_CODE.get(failure.exit_code) if entry is None else str(entry.condition)
 
 
 def _discard_output() -> None:

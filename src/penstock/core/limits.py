@@ -89,3 +89,12 @@ CERTIFICATE_CHECK_S: Final = 5.0
 # A key set of OAUTHBEARER, and how long its server may take.
 KEY_SET_BYTES_MAX: Final = 1024 * 1024
 KEY_SET_TIMEOUT_S: Final = 10.0
+
+# Scrapers of metrics at a time; further ones are cut off. One Prometheus is usual, two where it is doubled.
+METRICS_CONNECTIONS_MAX: Final = 8
+METRICS_HEAD_BYTES_MAX: Final = 8 * 1024
+METRICS_HEAD_TIMEOUT_S: Final = 5.0
+# Prometheus itself gives up after ten seconds.
+METRICS_SEND_TIMEOUT_S: Final = 15.0
+# Lines of metrics in one turn of the event loop, about half a millisecond.
+METRICS_LINES_PER_TURN: Final = 250

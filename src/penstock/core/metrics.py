@@ -2,7 +2,7 @@
 
 Plain objects of one thread: the event loop, or the thread that runs a pipeline. Hot code holds a metric directly and
 adds to its attributes (`counter.value += n`), so that feeding costs an attribute and no call. There is no global
-registry: a composition root makes one and passes it in. There is no exporter here; one reads `Metrics.samples`.
+registry: a composition root makes one and passes it in. `exposition.py` writes them as text.
 
 Names follow Kafka's JMX metrics as Prometheus exporters write them: `kafka_server_brokertopicmetrics_messagesin_total`.
 A counter's name ends in `_total`, a unit stands before that (`_bytes_total`, `_seconds`).
@@ -17,11 +17,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 # Seconds: from a request answered in the same turn of the event loop to a long poll.
-LATENCY_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LATENCY_BOUNDS_S: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
 
 Labels = Mapping[str, str]
-# What a gauge with many labels tells when it is asked: a value for each set of label values.
-ReadAll = Callable[[], Iterable[tuple[Labels, float]]]
+# What a gauge with many labels tells when it is asked: a value for each set of label values, and None for a unit of
+# work without one. What it reads may change between any two items, so it reads from copies.
+ReadAll = Callable[[], Iterable[tuple[Labels, float] | None]]
 
 
 class Sample(NamedTuple):
@@ -67,9 +85,9 @@ class GaugeReader:
         self.labels: Labels = {}
         self.read = read
 
-    def samples(self, name: str) -> Iterator[Sample]:
-        for labels, value in self.read():
-            yield Sample(name, labels, value)
+    def samples(self, name: str) -> Iterator[Sample | None]:
+        for item in self.read():
+            yield None if item is None else Sample(name, *item)
 
 
 class CounterReader(GaugeReader):
@@ -149,13 +167,13 @@ class Metrics:
         if family is not None:
             family.metrics.pop(_key(labels), None)
 
-    def families(self) -> Iterable[Family]:
-        return self._families.values()
+    def families(self) -> Sequence[Family]:
+        return tuple(self._families.values())
 
     def samples(self) -> Iterator[Sample]:
-        for family in self._families.values():
+        for family in self.families():
             for metric in tuple(family.metrics.values()):
-                yield from metric.samples(family.name)
+                yield from (sample for sample in metric.samples(family.name) if sample is not None)
 
     def value(self, name: str, **labels: str) -> float:
         """One sample's value; 0 where there is none. For tests and status lines, not for hot paths."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -22,7 +22,7 @@ from penstock.broker.deadlines import Deadlines
 from penstock.broker.groups.loading import LoadedGroups
 from penstock.broker.groups.reply import GroupReply
 from penstock.broker.groups.shard import GroupShard
-from penstock.broker.groups.traits import Group, ListedGroup, expiry_rule, is_unused, listed, member_count, tombstones
+from penstock.broker.groups.traits import Group, ListedGroup, expiry_rule, is_unused, listed, tombstones
 from penstock.broker.metrics import GroupMetrics
 from penstock.coordinator.classic_group import ClassicGroup, ClassicGroupSettings
 from penstock.coordinator.classic_messages import Effect, GroupChanged, GroupSnapshot, LeaveReply
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from penstock.broker.groups.consumer import ConsumerGroups
     from penstock.broker.groups.offsets import GroupOffsets
     from penstock.broker.node import Node
-    from penstock.core.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +69,6 @@ class GroupCoordinator:
         self._loads: CoordinatorLoads[GroupShard] = CoordinatorLoads(
             node.loop, self.log.partition, self._load, self._shard_loaded, self.metrics.load_time
         )
-        self._watch_numbers(node.metrics)
         # A clock that setting the system's time cannot move: members would expire that are alive.
         self._clock_origin_ms = node.now_ms() - node.clock.monotonic_ms()
         self._deadlines = Deadlines(node.loop, self.now_ms, self._group_is_due)
@@ -129,6 +127,13 @@ class GroupCoordinator:
         if self.log.topic_name not in self.node.topics:
             return []
         return self._loads.get_all(self.log.led_partitions())
+
+    def load_all(self) -> list[GroupShard]:
+        """The shards that are loaded. Starts to load the others."""
+        try:
+            return self.all_shards()
+        except BrokerError:
+            return list(self._loads.loaded.values())
 
     def _load(self, index: int) -> LoadSteps[GroupShard]:
         """Replays the log, then makes its groups. Nothing of this is visible before the last step."""
@@ -216,17 +221,6 @@ class GroupCoordinator:
         if snapshot.generation_id > self._generations.get(snapshot.group_id, 0):
             self._generations[snapshot.group_id] = snapshot.generation_id
             self.metrics.rebalances.value += 1
-
-    def _watch_numbers(self, metrics: Metrics) -> None:
-        def groups() -> Iterator[Group]:
-            for shard in self._loads.loaded.values():
-                yield from shard.groups.values()
-
-        prefix = "kafka_coordinator_group_groupmetadatamanager_"
-        metrics.gauge_reader(prefix + "numgroups", "Groups that are loaded.", lambda: [({}, sum(1 for _ in groups()))])
-        metrics.gauge_reader(
-            prefix + "nummembers", "Members of all groups.", lambda: [({}, sum(map(member_count, groups())))]
-        )
 
     def watch(self, group: Group) -> None:
         """To be called after whatever may have brought the group's next deadline forward."""

@@ -85,6 +85,8 @@ class Connection(asyncio.BufferedProtocol):
         self._node = node
         self._traffic = traffic
         self._requests = node.request_metrics
+        self._request_bytes = node.request_metrics.request_bytes
+        self._response_bytes = node.request_metrics.response_bytes
         self.listener_name = listener_name
         self.authentication = authentication
         # What every request has to pass; None once there is nothing left to decide, so that it costs one comparison.
@@ -109,6 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = "?"
         self.host = "?"
         self.last_active = 0.0
+        # Not the loop's time: uvloop's counts whole milliseconds, which is longer than most requests take.
+        self._received_s = 0.0
         self.access: Access = node.access_of(ANONYMOUS, "")
 
     # The event loop's side
@@ -138,6 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is not None:
             return  # nothing that comes behind a failure is looked at; reading on shows when the peer goes away
         self.last_active = self._node.loop.time()
+        self._received_s = perf_counter()
         self._frames.advance(nbytes)
         self._handle_frames()
 
@@ -212,6 +217,8 @@ class Connection(asyncio.BufferedProtocol):
 
             self._answer(route, 0, correlation_id, unsupported_version())
             return
+        if self._request_bytes is not None:
+            self._request_bytes[api_key] += len(frame)
         request = route.read(version, frame, position)
         context = RequestContext(self._node, version, client_id, self)
         if api_key != _PRODUCE_KEY:
@@ -256,15 +263,18 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._line:
             if usage is not None:
                 self._charge(usage, route, answer)
-            self._outgoing += route.write(version, correlation_id, answer)
-            self._requests.answered(route, self._node.loop.time() - self.last_active, 1)
+            response = route.write(version, correlation_id, answer)
+            self._outgoing += response
+            self._requests.answered(route, perf_counter() - self._received_s, 1)
+            if self._response_bytes is not None:
+                self._response_bytes[route.api_key] += sum(map(len, response))
             if not route.counts_own_errors:
                 self._count_errors(route, answer)
             return
         if usage is None:
-            self._line.append(_Slot(route, version, correlation_id, answer, self.last_active))
+            self._line.append(_Slot(route, version, correlation_id, answer, self._received_s))
         else:
-            self._line.append(_MeteredSlot(route, version, correlation_id, answer, self.last_active, usage))
+            self._line.append(_MeteredSlot(route, version, correlation_id, answer, self._received_s, usage))
 
     # Answers
 
@@ -280,6 +290,8 @@ class Connection(asyncio.BufferedProtocol):
         route: Route | None = None
         received_s = 0.0
         answered = 0
+        counted = len(outgoing)
+        sizes = self._response_bytes
         while line:
             slot = line[0]
             answer = slot.answer
@@ -290,7 +302,10 @@ class Connection(asyncio.BufferedProtocol):
             line.popleft()
             if slot.route is not route or slot.received_s != received_s:
                 if route is not None:
-                    self._requests.answered(route, self._node.loop.time() - received_s, answered)
+                    self._requests.answered(route, perf_counter() - received_s, answered)
+                    if sizes is not None:
+                        sizes[route.api_key] += sum(map(len, outgoing[counted:]))
+                        counted = len(outgoing)
                 route, received_s, answered = slot.route, slot.received_s, 0
             answered += 1
             if slot.__class__ is _MeteredSlot:
@@ -299,7 +314,9 @@ class Connection(asyncio.BufferedProtocol):
             if not route.counts_own_errors:
                 self._count_errors(route, answer)
         if route is not None:
-            self._requests.answered(route, self._node.loop.time() - received_s, answered)
+            self._requests.answered(route, perf_counter() - received_s, answered)
+            if sizes is not None:
+                sizes[route.api_key] += sum(map(len, outgoing[counted:]))
         if self._closing:
             return
         if outgoing and not self._send(outgoing):
@@ -350,6 +367,7 @@ class Connection(asyncio.BufferedProtocol):
             # A handler that refused changes of the cluster has told the client to wait already.
             throttle_ms = answer.throttle_time_ms = max(throttle_ms, told)
         if throttle_ms:
+            self._requests.throttled(route, throttle_ms)
             self._mute(throttle_ms)
 
     def _mute(self, throttle_ms: int) -> None:

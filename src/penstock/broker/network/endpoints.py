@@ -6,7 +6,6 @@ listener name. Must not know: connections and requests.
 
 from __future__ import annotations
 
-import errno
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,16 +14,13 @@ from typing import TYPE_CHECKING, Final
 from penstock.core.addresses import host_port_text
 from penstock.metadata.image import Endpoint
 from penstock.metadata.listeners import Listener
+from penstock.monitoring.listening import CannotListen, bind
 
 if TYPE_CHECKING:
     from penstock.broker.network.tls import ListenerTls
     from penstock.broker.network.token_keys import TokenKeys
 
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::")  # noqa: S104 - what a listener may say, not what we bind
-
-
-class CannotListen(Exception):
-    """An address that cannot be bound. The message is one line for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ def bind_all(listeners: Sequence[Listener]) -> list[BoundListener]:
     bound: list[BoundListener] = []
     try:
         for listener in listeners:
-            bound.append(BoundListener(listener.name, _bind(listener)))
+            bound.append(BoundListener(listener.name, bind(listener.host, listener.port, option="--listen")))
     except CannotListen:
         close_all(bound)
         raise
@@ -79,35 +75,3 @@ def advertised_endpoints(advertised: Sequence[Listener], bound: Sequence[BoundLi
         )
         for listener in advertised
     }
-
-
-def _bind(listener: Listener) -> socket.socket:
-    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((listener.host, listener.port))
-        bound.setblocking(False)
-    except OSError as error:
-        bound.close()
-        place = host_port_text(listener.host, listener.port)
-        raise CannotListen(f"cannot listen on {place}: {_why(error, listener)}") from None
-    return bound
-
-
-def _why(error: OSError, listener: Listener) -> str:
-    """What is wrong with the address, and what to do."""
-    if isinstance(error, socket.gaierror):
-        return f"the name {listener.host} does not resolve; choose an address of this machine with --listen"
-    match error.errno:
-        case errno.EADDRINUSE:
-            return "the address is already in use; stop the process that uses it, or choose another port with --listen"
-        case errno.EADDRNOTAVAIL:
-            return (
-                f"{listener.host} is not an address of this machine; listen on 127.0.0.1, on 0.0.0.0 for every "
-                "interface, or on an address that `ip address` shows"
-            )
-        case errno.EACCES | errno.EPERM:
-            return f"permission denied; ports below 1024 need privileges: choose another than {listener.port}"
-        case _:
-            return f"{error.strerror}; choose another address with --listen"

@@ -39,6 +39,9 @@ class Server:
         self._tls: list[ListenerTls] = []
         self._token_keys: list[TokenKeys] = []
         self._limits = ConnectionLimits()
+        refused = ("penstock_connections_refused_total", "Connections above a limit or a rate.")
+        self._refused_limit = node.metrics.counter(*refused, reason="limit")
+        self._refused_rate = node.metrics.counter(*refused, reason="rate")
         queued_bytes = node.config.queued_max_request_bytes
         self.request_memory = RequestMemory(queued_bytes) if queued_bytes > 0 else None
 
@@ -111,12 +114,14 @@ class Server:
         self._connections.add(connection)
         reason = self._limits.opened(connection.host, self._node.config)
         if reason is not None:
+            self._refused_limit.value += 1
             connection.close(reason)
             return
         quotas = self._node.quotas
         if quotas is not None:
             throttle_ms = quotas.connection_throttle_ms(connection.host)
             if throttle_ms:
+                self._refused_rate.value += 1
                 connection.close_later(throttle_ms, "its address opens connections too often")
 
     def closed(self, connection: Connection) -> None:

@@ -16,6 +16,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from penstock.broker.network.connection import Connection
@@ -158,6 +159,7 @@ class TlsConnection(Connection):
             return
         self._session.receive(self._ciphertext[:nbytes])
         self.last_active = self._node.loop.time()
+        self._received_s = perf_counter()
         if self._session.is_established or self._shake_hands():
             self._handle_plaintext()
 

@@ -214,6 +214,13 @@ class TransactionCoordinator:
         for shard in self._loads.get_all(self.log.led_partitions()):
             yield from shard
 
+    def load_all(self) -> list[Transaction] | None:
+        """As a copy. None while some are being loaded, which this starts."""
+        try:
+            return list(self)
+        except BrokerError:
+            return None
+
     # The log
 
     def resume(self) -> None:

@@ -59,14 +59,24 @@ class WhileUsed:
 Lifetime = WithParent | WhileUsed
 
 
+@dataclass(frozen=True, slots=True)
+class ReadyLine:
+    """What a broker that accepts connections prints: its address, and that of its metrics if it serves any."""
+
+    host: str
+    port: int
+    metrics: str | None
+
+
 class BrokerProcess:
     """A running child. Create it with `start`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes], host: str, port: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes], ready: ReadyLine) -> None:
         self._process = process
         self._stderr = stderr
-        self.host = host
-        self.port = port
+        self.host = ready.host
+        self.port = ready.port
+        self.metrics = ready.metrics
 
     @classmethod
     def start(
@@ -77,12 +87,18 @@ class BrokerProcess:
         settings: Mapping[str, str] | None = None,
         lifetime: Lifetime,
         timeout_s: float = READY_TIMEOUT_S,
+        metrics: str | None = None,
+        log_format: str | None = None,
     ) -> BrokerProcess:
+        """`metrics` is an address for its metrics; `log_format` is that of its stderr."""
         # A file: a pipe that is not read would eventually block the child.
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child does
         with _secrets_file(settings or {}) as secrets_file:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
-                _command(data_dir, listen, settings or {}, secrets_file, lifetime),
+                [
+                    *_command(data_dir, listen, settings or {}, secrets_file, lifetime),
+                    *_options(metrics, log_format),
+                ],
                 stdin=subprocess.PIPE if isinstance(lifetime, WithParent) else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -107,8 +123,7 @@ class BrokerProcess:
                 else f"the broker exited during its start with exit code {process.returncode}"
             )
             raise BrokerProcessError(what, printed=printed, exit_code=None if timed_out else process.returncode)
-        host, port = ready
-        return cls(process, stderr, host, port)
+        return cls(process, stderr, ready)
 
     @property
     def pid(self) -> int:
@@ -195,14 +210,19 @@ def _command(
     return command
 
 
+def _options(metrics: str | None, log_format: str | None) -> Sequence[str]:
+    given = (("--metrics", metrics), ("--log-format", log_format))
+    return [word for option, value in given if value is not None for word in (option, value)]
+
+
 def _environment() -> dict[str, str]:
     """This process's environment without broker settings: a user's PENSTOCK_LOG_DIRS must not apply to the child."""
     kept = {"PENSTOCK_LOG_LEVEL"}
     return {name: value for name, value in os.environ.items() if name in kept or not name.startswith("PENSTOCK_")}
 
 
-def _await_ready(process: subprocess.Popen[bytes], deadline: float) -> tuple[str, int] | None:
-    """Host and port from the ready line; None if the child exited or printed none in time."""
+def _await_ready(process: subprocess.Popen[bytes], deadline: float) -> ReadyLine | None:
+    """None if the child exited or printed none in time."""
     assert process.stdout is not None
     descriptor = process.stdout.fileno()
     # Not select(): it does not support the high descriptors of a process with many open files.
@@ -221,7 +241,7 @@ def _await_ready(process: subprocess.Popen[bytes], deadline: float) -> tuple[str
         received += piece
     try:
         ready = json.loads(received.partition(b"\n")[0])
-        return str(ready["host"]), int(ready["port"])
+        return ReadyLine(str(ready["host"]), int(ready["port"]), ready.get("metrics"))
     except (ValueError, KeyError, TypeError) as unexpected:
         what = f"the broker printed {received!r} instead of its ready line"
         raise BrokerProcessError(what, printed="") from unexpected

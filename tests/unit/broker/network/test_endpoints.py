@@ -8,9 +8,10 @@ import socket
 
 import pytest
 
-from penstock.broker.network.endpoints import CannotListen, advertised_endpoints, bind_all, close_all
+from penstock.broker.network.endpoints import advertised_endpoints, bind_all, close_all
 from penstock.metadata.image import Endpoint
 from penstock.metadata.listeners import Listener
+from penstock.monitoring.listening import CannotListen
 
 
 def test_every_listener_gets_a_socket_and_port_0_the_one_that_was_bound() -> None:
