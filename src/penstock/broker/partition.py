@@ -358,7 +358,16 @@ class Partition:
         self._rules = BatchRules.of(config)
 
     def delete_records_before(self, offset: int) -> int:
-        """DeleteRecords: moves the start of the log; -1 means the high watermark. Returns the new start."""
+        """DeleteRecords: moves the start of the log; -1 means the high watermark. Returns the new start.
+
+        Not for topics that promise to keep the last record of every key: coordinators' and compacted ones.
+        """
+        if self.is_internal:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Records of the internal topic {self} are kept.")
+        if self.log.config.compacts and not self.log.config.deletes:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION, f"{self} is compacted: its cleanup.policy does not contain delete."
+            )
         target = self.high_watermark if offset == -1 else offset
         if target < 0 or target > self.high_watermark:
             raise BrokerError(

@@ -131,6 +131,8 @@ def test_a_described_broker_shows_what_can_be_changed() -> None:
     assert rows["node.id"].value == "3"
     assert rows["node.id"].read_only
     assert rows["log.retention.ms"].value is None
+    # A list that is not set is an empty one.
+    assert (rows["ssl.cipher.suites"].value, rows["ssl.cipher.suites"].is_default) == ("", True)
     of_cluster = [row.name for row in describe_cluster_default({"message.max.bytes": "6"}, layers.static)]
     assert of_cluster == ["message.max.bytes", "min.insync.replicas"]
 
