@@ -41,7 +41,13 @@ class RunningBroker(Protocol):
 # Tests below these directories share an expensive server: a Spark session with its databases, or a broker with the
 # matrix of results. Several Spark sessions rather than one, so that no process is left with all of Spark's tests at the
 # end. The first that fits decides.
-_SHARED_SERVERS = ("tests/pipeline/test_topic_", "tests/pipeline/", "tests/conformance/", "tests/clients/")
+_SHARED_SERVERS = (
+    "tests/pipeline/test_topic_",
+    "tests/pipeline/",
+    "tests/conformance/",
+    "tests/clients/",
+    "tests/kafka_tools/",
+)
 # They share nothing, and each takes as long as a file of tests: pages of the documentation, tasks of a new user.
 _INDEPENDENT = (
     "tests/new_user/test_pages.py",

@@ -26,7 +26,7 @@ from typing import Final, Self
 from penstock.testing.java import Artifact, JavaRuntime, fetch_jars, find_java
 
 KAFKA_VERSION: Final = "4.3.1"
-_LOG4J_VERSION: Final = "2.25.4"
+LOG4J_VERSION: Final = "2.25.4"
 
 # The JVM options of kafka-run-class.sh, without its JMX port and its garbage collection log.
 _JVM_FLAGS: Final = (
@@ -64,7 +64,7 @@ def kafka_jars() -> Path:
             Artifact("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
             # The tools depend on Kafka Connect and its web server; the dump tool needs neither.
             Artifact("org.apache.kafka", "kafka-tools", KAFKA_VERSION, alone=True),
-            Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION),
+            Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
         ],
     )
 
