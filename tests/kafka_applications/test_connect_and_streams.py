@@ -23,14 +23,14 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from penstock.testing.apache_kafka import free_ports
 from penstock.testing.java import JavaMissingError
 from tests.conftest import optional_part_missing
-from tests.kafka_applications.java_programs import JavaProgram, application_jars, compile_application, write_properties
+from tests.kafka_applications.java_programs import JavaProgram, compile_application, write_properties
 from tests.kafka_applications.secured_broker import SecuredBroker
 from tests.kafka_tools.tools import KafkaTools
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PATIENCE_S: Final = 90
-LINES: Final = 3_000
+STEP: Final = 500  # lines between two events
 WORDS: Final = 40
 INTERNAL_OF_CONNECT: Final = ("connect-configs", "connect-offsets", "connect-status")
 CHANGELOG: Final = "counting-count-changelog"
@@ -128,10 +128,22 @@ class ConnectWorker:
         def running() -> bool:
             status = self._request("GET", "/connectors/lines/status")
             states = [] if status is None else [status["connector"]["state"], *(t["state"] for t in status["tasks"])]
-            assert "FAILED" not in states, status
             return len(states) == 2 and set(states) == {"RUNNING"}
 
         self._until(running)
+
+    def wait_until_failed(self, cause: str) -> None:
+        """Until the connector's task has ended with this error."""
+
+        def failed() -> bool:
+            status = self._request("GET", "/connectors/lines/status")
+            return status is not None and any(cause in task.get("trace", "") for task in status["tasks"])
+
+        self._until(failed)
+
+    def restart_task(self) -> None:
+        path = "/connectors/lines/restart?includeTasks=true&onlyFailed=true"
+        self._until(lambda: self._request("POST", path, b"") is not None)
 
     def _until(self, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -170,7 +182,7 @@ def connector_config(file: Path, batch_size: int) -> dict[str, str]:
 
 
 def grant_connect(broker: SecuredBroker) -> None:
-    """What Kafka's documentation of Connect asks for, for the worker and for an exactly-once source connector."""
+    """What Kafka's documentation of Connect asks for, apart from the transactional ids of tasks."""
     broker.create_user("connect")
     for topic in INTERNAL_OF_CONNECT:
         operations = ("Create", "Describe", "DescribeConfigs", "Read", "Write")
@@ -178,8 +190,6 @@ def grant_connect(broker: SecuredBroker) -> None:
     broker.allow("connect", "--group", "connect", "--operation", "Read")
     broker.allow("connect", "--transactional-id", "connect-cluster-connect", "--operation", "Write",
                  "--operation", "Describe")  # fmt: skip
-    broker.allow("connect", "--transactional-id", "connect-lines-", "--resource-pattern-type", "prefixed",
-                 "--operation", "Write", "--operation", "Describe")  # fmt: skip
     broker.allow("connect", "--topic", "lines", "--operation", "Write", "--operation", "Describe")
 
 
@@ -192,9 +202,10 @@ def grant_streams(broker: SecuredBroker) -> None:
     broker.allow("streams", "--topic", "counts", "--operation", "Write", "--operation", "Describe")
 
 
-def grant_transactions_to_streams(broker: SecuredBroker) -> None:
-    broker.allow("streams", "--transactional-id", "counting", "--resource-pattern-type", "prefixed",
-                 "--operation", "Write", "--operation", "Describe")  # fmt: skip
+def grant_transactions(broker: SecuredBroker) -> None:
+    for user, prefix in (("connect", "connect-lines-"), ("streams", "counting")):
+        broker.allow(user, "--transactional-id", prefix, "--resource-pattern-type", "prefixed",
+                     "--operation", "Write", "--operation", "Describe")  # fmt: skip
 
 
 def grant_operator(broker: SecuredBroker) -> None:
@@ -224,20 +235,23 @@ def streams_application(broker: SecuredBroker, directory: Path, classes: Path) -
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[SecuredBroker]:
+def classes(tmp_path: Path) -> Path:
     try:
-        application_jars()
+        return compile_application(tmp_path / "classes")
     except JavaMissingError as missing:
         optional_part_missing(str(missing))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SecuredBroker]:
     with SecuredBroker(tmp_path, BROKER_SETTINGS) as broker:
         broker.start_for_setup()
         yield broker
 
 
 def test_connect_and_streams_count_every_line_once_while_all_of_them_are_killed(
-    broker: SecuredBroker, tmp_path: Path
+    classes: Path, broker: SecuredBroker, tmp_path: Path
 ) -> None:
-    classes = compile_application(tmp_path / "classes")
     grant_operator(broker)
     grant_connect(broker)
     grant_streams(broker)
@@ -248,16 +262,23 @@ def test_connect_and_streams_count_every_line_once_while_all_of_them_are_killed(
     worker = ConnectWorker(broker, tmp_path / "connect")
     application = streams_application(broker, tmp_path / "streams", classes)
     with worker.program, application:
-        # Without an ACL for its transactional ids, the application ends, and says why.
+        file = GrowingFile(tmp_path / "lines.txt")
+        file.grow(STEP)
+        # Without an ACL for its transactional ids, the application ends and the connector's task fails.
+        worker.program.start()
         application.start()
+        worker.put_connector(connector_config(file.path, batch_size=10))
         assert application.wait(PATIENCE_S) == 1
         assert "TransactionalIdAuthorizationException" in application.output, application.output[-4000:]
-        grant_transactions_to_streams(broker)
+        worker.wait_until_failed("TransactionalIdAuthorizationException")
+        grant_transactions(broker)
 
         # From here on there is no super user, and no other listener.
         broker.stop()
         broker.start()
-        run_and_kill(broker, worker, application, GrowingFile(tmp_path / "lines.txt"))
+        worker.restart_task()
+        application.start()
+        run_and_kill(broker, worker, application, file)
     assert_compacted(broker, admin)
     broker.stop()
     with KafkaTools() as tools:
@@ -269,36 +290,31 @@ def run_and_kill(broker: SecuredBroker, worker: ConnectWorker, application: Java
         return f"{worker.program.output[-3000:]}\n{application.output[-3000:]}\n{broker.output[-3000:]}"
 
     reader = CountsReader(broker)
-    step = LINES // 6
-    worker.program.start()
-    application.start()
-    file.grow(step)
-    worker.put_connector(connector_config(file.path, batch_size=10))
     worker.wait_until_running()
-    reader.wait_for(step // 2, how_it_stands)
+    reader.wait_for(STEP // 2, how_it_stands)
 
-    file.grow(step)
+    file.grow(STEP)
     application.kill()
     application.start()
-    reader.wait_for(step + step // 2, how_it_stands)
+    reader.wait_for(STEP + STEP // 2, how_it_stands)
 
-    file.grow(step)
+    file.grow(STEP)
     worker.program.kill()
     worker.program.start()
-    reader.wait_for(2 * step + step // 2, how_it_stands)
+    reader.wait_for(2 * STEP + STEP // 2, how_it_stands)
 
-    file.grow(step)
+    file.grow(STEP)
     broker.kill()
     broker.start()
-    reader.wait_for(3 * step + step // 2, how_it_stands)
+    reader.wait_for(3 * STEP + STEP // 2, how_it_stands)
 
     # Another generation of tasks: its producer fences the one before. The file connector keeps lines beyond a full
     # batch until the file grows again; this generation's batches are never full.
-    file.grow(step)
-    worker.put_connector(connector_config(file.path, batch_size=LINES))
-    reader.wait_for(4 * step + step // 2, how_it_stands)
-    file.grow(step)
-    reader.wait_for(LINES, how_it_stands)
+    file.grow(STEP)
+    worker.put_connector(connector_config(file.path, batch_size=6 * STEP))
+    reader.wait_for(4 * STEP + STEP // 2, how_it_stands)
+    file.grow(STEP)
+    reader.wait_for(6 * STEP, how_it_stands)
     assert reader.counts == file.counts()
     reader.close()
     lines = [(message.value() or b"").decode() for message in read_all(broker, "lines", "read_committed")]
