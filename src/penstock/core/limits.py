@@ -75,11 +75,12 @@ SCRAM_CREDENTIALS_MAX: Final = 100_000
 # What a connection remembers of the decisions about its client; a client uses few names.
 ACCESS_DECISIONS_REMEMBERED_MAX: Final = 1000
 
-# Handshakes of TLS that are under way, about a millisecond of arithmetic each. Further connections wait, up to the
-# second limit; those beyond it are closed.
-TLS_HANDSHAKES_MAX: Final = 64
+# Handshakes of TLS that are under way, about a millisecond of arithmetic and 50 KB each. Further connections wait, up
+# to the second limit; those beyond it are closed. While others wait, a handshake has less time.
+TLS_HANDSHAKES_MAX: Final = 256
 TLS_HANDSHAKES_WAITING_MAX: Final = 1000
 TLS_HANDSHAKE_TIMEOUT_S: Final = 30.0
+TLS_HANDSHAKE_TIMEOUT_WHILE_OTHERS_WAIT_S: Final = 1.0
 # What is encrypted ahead of what the peer takes, for each connection.
 TLS_WRITE_BYTES_MAX: Final = 64 * 1024
 # Ciphertext that one read takes from a socket, for all connections together.

@@ -70,7 +70,7 @@ class Server:
         # Imported here: a broker without TLS does not need it.
         from penstock.broker.network.tls_connection import HandshakeSlots, TlsConnection
 
-        slots = HandshakeSlots()
+        slots = HandshakeSlots(self._node.loop)
         ciphertext = memoryview(bytearray(limits.TLS_READ_BYTES))
 
         def new_connection() -> Connection:

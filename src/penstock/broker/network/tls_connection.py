@@ -33,35 +33,65 @@ if TYPE_CHECKING:
 
 
 class HandshakeSlots:
-    """The handshakes that are under way. A connection without a slot is not read from."""
+    """The handshakes that are under way. A connection without a slot is not read from.
 
-    def __init__(self) -> None:
-        self._in_flight: set[TlsConnection] = set()
+    A connection asks for a slot when it has sent something: one that is opened and says nothing takes none. While
+    others wait, the oldest handshakes are ended to make room: a peer that has begun one and stopped holds up nobody for
+    long.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._in_flight: dict[TlsConnection, float] = {}  # with the time of its begin, the oldest first
         self._waiting: deque[TlsConnection] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
-    def enter(self, connection: TlsConnection) -> None:
+    def enter(self, connection: TlsConnection) -> bool:
+        """Whether the handshake may go on now; otherwise it is called when it may, or closed."""
+        if connection in self._in_flight:
+            return True
         if len(self._in_flight) < limits.TLS_HANDSHAKES_MAX:
-            self._in_flight.add(connection)
-            connection.begin_handshake()
-        elif len(self._waiting) < limits.TLS_HANDSHAKES_WAITING_MAX:
+            self._in_flight[connection] = self._loop.time()
+            return True
+        if len(self._waiting) < limits.TLS_HANDSHAKES_WAITING_MAX:
             self._waiting.append(connection)
             connection.wait_for_handshake()
+            self._make_room()
         else:
             connection.close("too many TLS handshakes at a time")
+        return False
 
     def leave(self, connection: TlsConnection) -> None:
         """The handshake ended, or the connection did."""
-        if connection not in self._in_flight:
+        if self._in_flight.pop(connection, None) is None:
             if connection in self._waiting:
                 self._waiting.remove(connection)
             return
-        self._in_flight.discard(connection)
         while self._waiting:
             following = self._waiting.popleft()
             if not following.is_closing:
-                self._in_flight.add(following)
-                following.begin_handshake()
+                self._in_flight[following] = self._loop.time()
+                self._loop.call_soon(following.go_on_with_handshake)
                 break
+
+    def _make_room(self) -> None:
+        """Ends as many handshakes that take too long as others wait; looks again when the next one does."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        patience_s = limits.TLS_HANDSHAKE_TIMEOUT_WHILE_OTHERS_WAIT_S
+        now_s = self._loop.time()
+        waiting = len(self._waiting)
+        for connection, begun_s in tuple(self._in_flight.items()):
+            if not waiting:
+                return
+            if begun_s + patience_s > now_s:
+                self._timer = self._loop.call_at(begun_s + patience_s, self._make_room)
+                return
+            waiting -= 1
+            connection.close("the TLS handshake took too long, and others wait")
+        if waiting:
+            self._timer = self._loop.call_later(patience_s, self._make_room)
 
 
 class TlsConnection(Connection):
@@ -87,7 +117,7 @@ class TlsConnection(Connection):
         super().connection_made(transport)
         # A connection above a limit, or of an address that opens them too often (KIP-612), costs no arithmetic.
         if not self._closing and not self._reading_paused:
-            self._slots.enter(self)
+            self._timer = self._node.loop.call_later(limits.TLS_HANDSHAKE_TIMEOUT_S, self._handshake_took_too_long)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_handshake()
@@ -105,10 +135,13 @@ class TlsConnection(Connection):
     def wait_for_handshake(self) -> None:
         self._transport.pause_reading()
 
-    def begin_handshake(self) -> None:
-        self._timer = self._node.loop.call_later(limits.TLS_HANDSHAKE_TIMEOUT_S, self._handshake_took_too_long)
-        if not self._transport.is_reading():
-            self._transport.resume_reading()
+    def go_on_with_handshake(self) -> None:
+        """With what has arrived before the connection had to wait."""
+        if self._closing:
+            return
+        self._transport.resume_reading()
+        if self._shake_hands():
+            self._handle_plaintext()
 
     def _handshake_took_too_long(self) -> None:
         self.close("the TLS handshake took too long")
@@ -160,7 +193,7 @@ class TlsConnection(Connection):
         self._session.receive(self._ciphertext[:nbytes])
         self.last_active = self._node.loop.time()
         self._received_s = perf_counter()
-        if self._session.is_established or self._shake_hands():
+        if self._session.is_established or (self._slots.enter(self) and self._shake_hands()):
             self._handle_plaintext()
 
     def _handle_plaintext(self) -> None:

@@ -16,7 +16,7 @@ from penstock.broker.network.connection import Connection
 from penstock.broker.network.endpoints import BoundListener
 from penstock.broker.network.server import Server
 from penstock.broker.network.tls import ListenerTls, TlsError, readable_by_everyone
-from penstock.broker.network.tls_connection import TlsConnection, TlsSender
+from penstock.broker.network.tls_connection import HandshakeSlots, TlsConnection, TlsSender
 from penstock.broker.node import Node
 from penstock.core import limits
 from penstock.metadata.listener_security import TlsSettings
@@ -227,6 +227,10 @@ class Broker:
     @property
     def connections(self) -> list[TlsConnection]:
         return [each for each in self.server._connections if isinstance(each, TlsConnection)]
+
+    @property
+    def slots(self) -> HandshakeSlots:
+        return self.connections[0]._slots
 
 
 async def becomes_true(condition: Callable[[], bool]) -> None:
@@ -451,13 +455,13 @@ def test_connections_above_a_limit_shake_no_hands(
 ) -> None:
     """Neither those that are closed at once nor those of an address that has to wait (KIP-612)."""
     begun: list[TlsConnection] = []
-    begin = TlsConnection.begin_handshake
+    shake_hands = TlsConnection._shake_hands
 
-    def counted(connection: TlsConnection) -> None:
+    def counted(connection: TlsConnection) -> bool:
         begun.append(connection)
-        begin(connection)
+        return shake_hands(connection)
 
-    monkeypatch.setattr(TlsConnection, "begin_handshake", counted)
+    monkeypatch.setattr(TlsConnection, "_shake_hands", counted)
 
     def connect(port: int) -> None:
         with pytest.raises((ssl.SSLError, OSError)):
@@ -481,10 +485,33 @@ def test_connections_above_a_limit_shake_no_hands(
         assert begun == []
         monkeypatch.setattr(broker.server, "opened", opened)
         client = await asyncio.to_thread(Client, broker.port, client_context(authority))
-        assert len(begun) == 1
+        assert begun != []
         client.socket.close()
 
     serve(tmp_path, settings(authority.issue("limits")), scenario)
+
+
+def client_hello(context: ssl.SSLContext) -> bytes:
+    """What a client sends first."""
+    outgoing = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
+
+
+def begun_handshake(port: int, context: ssl.SSLContext) -> socket.socket:
+    """A client that begins a handshake and stops. The broker has answered when this returns."""
+    stopped = socket.create_connection(("127.0.0.1", port), timeout=10)
+    stopped.sendall(client_hello(context))
+    assert stopped.recv(1)
+    return stopped
+
+
+def one_request(port: int, context: ssl.SSLContext) -> int:
+    client = Client(port, context)
+    topics = len(client.ask(MetadataRequest(topics=None), 9).topics)
+    client.socket.close()
+    return topics
 
 
 def test_handshakes_in_flight_are_bounded(
@@ -492,28 +519,70 @@ def test_handshakes_in_flight_are_bounded(
 ) -> None:
     monkeypatch.setattr(limits, "TLS_HANDSHAKES_MAX", 1)
     monkeypatch.setattr(limits, "TLS_HANDSHAKES_WAITING_MAX", 1)
+    monkeypatch.setattr(limits, "TLS_HANDSHAKE_TIMEOUT_WHILE_OTHERS_WAIT_S", 3600.0)
     context = client_context(authority)
 
-    def talk(port: int) -> int:
-        client = Client(port, context)
-        topics = len(client.ask(MetadataRequest(topics=None), 9).topics)
-        client.socket.close()
-        return topics
-
     async def scenario(broker: Broker) -> None:
-        loop = asyncio.get_running_loop()
-        idle = socket.create_connection(("127.0.0.1", broker.port))
-        await becomes_true(lambda: len(broker.connections) == 1)
-        waiting = loop.run_in_executor(None, talk, broker.port)
-        await becomes_true(lambda: len(broker.connections) == 2)
+        stopped = await asyncio.to_thread(begun_handshake, broker.port, context)
+        waiting = asyncio.get_running_loop().run_in_executor(None, one_request, broker.port, context)
+        await becomes_true(lambda: len(broker.slots._waiting) == 1)
         third = socket.create_connection(("127.0.0.1", broker.port), timeout=10)
+        third.sendall(client_hello(context))
         assert await asyncio.to_thread(third.recv, 1) == b"", "there is no room to wait"
         third.close()
         assert not waiting.done()
-        idle.close()
+        stopped.close()
         assert await waiting == 1
 
     serve(tmp_path, settings(authority.issue("many")), scenario)
+
+
+def test_a_handshake_that_stops_is_ended_when_others_wait(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TLS_HANDSHAKES_MAX", 2)
+    monkeypatch.setattr(limits, "TLS_HANDSHAKE_TIMEOUT_WHILE_OTHERS_WAIT_S", 0.05)
+    context = client_context(authority)
+
+    async def scenario(broker: Broker) -> None:
+        stopped = [await asyncio.to_thread(begun_handshake, broker.port, context) for _ in range(2)]
+        loop = asyncio.get_running_loop()
+        waiting = [loop.run_in_executor(None, one_request, broker.port, context) for _ in range(4)]
+        assert await asyncio.gather(*waiting) == [1, 1, 1, 1]
+        assert len(broker.connections) <= 1, "one of those that stopped was enough, or both"
+        for each in stopped:
+            each.close()
+
+    serve(tmp_path, settings(authority.issue("stopped")), scenario)
+
+
+def test_connections_that_say_nothing_take_no_place(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TLS_HANDSHAKES_MAX", 1)
+    monkeypatch.setattr(limits, "TLS_HANDSHAKES_WAITING_MAX", 0)
+
+    async def scenario(broker: Broker) -> None:
+        silent = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(50)]
+        await becomes_true(lambda: len(broker.connections) == 50)
+        assert await asyncio.to_thread(one_request, broker.port, client_context(authority)) == 1
+        for each in silent:
+            each.close()
+
+    serve(tmp_path, settings(authority.issue("silent")), scenario)
+
+
+def test_a_connection_that_says_nothing_is_closed_in_the_end(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TLS_HANDSHAKE_TIMEOUT_S", 0.05)
+
+    async def scenario(broker: Broker) -> None:
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as silent:
+            assert await asyncio.to_thread(silent.recv, 1) == b""
+        await becomes_true(lambda: not broker.connections)
+
+    serve(tmp_path, settings(authority.issue("mute")), scenario)
 
 
 def test_a_new_connection_gets_the_renewed_certificate(authority: Authority, tmp_path: Path) -> None:
