@@ -29,19 +29,21 @@ class JavaClient(JsonLinesClient):
         super().__init__(bootstrap_servers)
 
     def _program(self) -> tuple[list[str], dict[str, str]]:
-        runtime = find_java()
-        if not runtime.has_compiler:
-            raise ClientMissingError(f"{runtime.home} cannot compile: apt-get install default-jdk-headless")
-        libraries = f"{kafka_jars()}/*"
-        compiler = [str(runtime.java.with_name("javac")), "-cp", libraries, "-d", self._classes.name]
-        done = subprocess.run(
-            [*compiler, *map(str, _SOURCES)], capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S
-        )
-        assert done.returncode == 0, done.stderr
-        class_path = f"{self._classes.name}{os.pathsep}{libraries}"
-        command = [str(runtime.java), "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", class_path, "KafkaClientDriver"]
-        return command, dict(os.environ)
+        return compiled_command(Path(self._classes.name), "KafkaClientDriver"), dict(os.environ)
 
     def close(self) -> None:
         super().close()
         self._classes.cleanup()
+
+
+def compiled_command(classes: Path, program: str) -> list[str]:
+    """Compiles the programs in java/ into a directory; the command that runs one of them."""
+    runtime = find_java()
+    if not runtime.has_compiler:
+        raise ClientMissingError(f"{runtime.home} cannot compile: apt-get install default-jdk-headless")
+    libraries = f"{kafka_jars()}/*"
+    compiler = [str(runtime.java.with_name("javac")), "-cp", libraries, "-d", str(classes)]
+    done = subprocess.run([*compiler, *map(str, _SOURCES)], capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    class_path = f"{classes}{os.pathsep}{libraries}"
+    return [str(runtime.java), "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", class_path, program]

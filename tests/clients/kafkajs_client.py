@@ -37,11 +37,16 @@ class KafkajsClient(JsonLinesClient):
     }
 
     def _program(self) -> tuple[list[str], dict[str, str]]:
-        node = shutil.which("node")
-        if node is None:
-            raise ClientMissingError("node is not installed: apt-get install nodejs npm")
-        environment = {**os.environ, "NODE_PATH": str(_installed_packages()), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
-        return [node, str(_DIRECTORY / "driver.js")], environment
+        return node_command("driver.js")
+
+
+def node_command(program: str) -> tuple[list[str], dict[str, str]]:
+    """The command that runs one of the programs in kafkajs/, and its environment."""
+    node = shutil.which("node")
+    if node is None:
+        raise ClientMissingError("node is not installed: apt-get install nodejs npm")
+    environment = {**os.environ, "NODE_PATH": str(_installed_packages()), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    return [node, str(_DIRECTORY / program)], environment
 
 
 def _installed_packages() -> Path:

@@ -14,6 +14,7 @@ import logging
 import os
 import resource
 import signal
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,7 +43,7 @@ from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
 from penstock.log.filesystem import RealFileSystem
 from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
-from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.broker_config import BrokerConfig, is_secret
 from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
 from penstock.metadata.config_definition import ConfigError, names_without_effect
 from penstock.metadata.image import ClusterImage, Endpoint
@@ -111,9 +112,19 @@ def load_config(properties_file: Path | None, overrides: list[str]) -> BrokerCon
         raise StartError(ExitCode.BAD_CONFIGURATION, f"{properties_file}: {reason}; check --config") from None
 
 
-def serve_forever(config: BrokerConfig, on_ready: OnReady, *, metrics: tuple[str, int] | None = None) -> ExitCode:
-    """Runs until SIGTERM or SIGINT. `metrics` is where Prometheus finds them. Raises StartError if it cannot start."""
+def serve_forever(
+    config: BrokerConfig,
+    on_ready: OnReady,
+    *,
+    properties_file: Path | None = None,
+    metrics: tuple[str, int] | None = None,
+) -> ExitCode:
+    """Runs until SIGTERM or SIGINT. Raises StartError if it cannot start.
+
+    `properties_file` is where the settings came from, `metrics` where Prometheus finds them.
+    """
     _say_without_effect(config)
+    _warn_of_public_secrets(config, properties_file)
     _raise_open_files_limit()
     if len(config.log_dirs) != 1:
         raise StartError(ExitCode.BAD_CONFIGURATION, "log.dirs: this broker keeps its data in one directory; name one")
@@ -151,6 +162,12 @@ def _bind_metrics(host: str, port: int, bound: Sequence[BoundListener]) -> socke
             host_port_text(host, port),
         )
     return metrics_socket
+
+
+def _warn_of_public_secrets(config: BrokerConfig, properties_file: Path | None) -> None:
+    secrets = sorted(filter(is_secret, config.layers.static))
+    if properties_file is not None and secrets and properties_file.stat().st_mode & stat.S_IROTH:
+        logger.warning("%s: every user of this machine can read %s; run chmod 600", properties_file, ", ".join(secrets))
 
 
 def _open_certificates(config: BrokerConfig) -> dict[str, ListenerTls]:

@@ -114,7 +114,9 @@ def run_broker(arguments: Sequence[str]) -> int:
             overrides.append(f"listeners=PLAINTEXT://{DEFAULT_HOST}:{DEFAULT_PORT}")
         if not configured.keys() & _DIRECTORY_NAMES:
             overrides.append(f"log.dirs={DEFAULT_DATA_DIR}")
-        return serve_forever(load_config(options.config, overrides), on_ready, metrics=metrics)
+        return serve_forever(
+            load_config(options.config, overrides), on_ready, properties_file=options.config, metrics=metrics
+        )
     except StartError as failure:
         raise CommandError(str(failure), failure.exit_code) from failure
 

@@ -225,7 +225,7 @@ def _from_overrides(overrides: Iterable[str]) -> Iterator[_Setting]:
         if not equals:
             raise ConfigError(f"--set {override}: a value is missing; write --set name=value")
         name = name.strip()
-        if _is_secret(name):
+        if is_secret(name):
             # Every user of the machine can read a process's command line.
             raise ConfigError(
                 f"--set {name}: a secret on the command line can be read by every user of this machine; "
@@ -251,7 +251,8 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[_Setting]:
             yield _Setting(name, environment[variable], variable)
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Whether a setting's value must not be seen by others, also behind a listener's prefix."""
     definition = BROKER_CONFIGS.get(name)
     return (
         name.endswith("sasl.jaas.config")

@@ -42,6 +42,7 @@ class Authentication:
         self._user: str | None = None
         self._user_mechanism = ""
         self._expires_ms: int | None = None  # on the monotonic clock
+        self._failure: AuthenticationFailed | None = None  # that the client has been told and has not acknowledged
 
     @property
     def mechanisms(self) -> list[str]:
@@ -60,6 +61,9 @@ class Authentication:
         """Raises ProtocolError for a request that the client may not send now."""
         if api_key in _BEFORE_AUTHENTICATION:
             return
+        if self._failure is not None:
+            # Some clients take every answer without an error code for a success.
+            raise ProtocolError(f"{name} after a failed authentication: {self._failure}")
         if self._user is None:
             raise ProtocolError(f"{name} before authentication")
         if self._exchange is not None:
@@ -88,6 +92,7 @@ class Authentication:
             raise BrokerError(ErrorCode.ILLEGAL_SASL_STATE)
         answer = self._exchange.step(message, now_ms)
         if not isinstance(answer, Authenticated):
+            self._failure = answer.failure
             return Progress(answer.message)
         if self._user is not None and answer.user != self._user:
             raise AuthenticationFailed("the user cannot be changed by re-authentication")

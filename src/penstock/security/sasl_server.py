@@ -45,9 +45,13 @@ class Authenticated(NamedTuple):
 
 
 class Challenge(NamedTuple):
-    """The exchange goes on: the client's answer to this message comes next."""
+    """The exchange goes on: the client's answer to this message comes next.
+
+    `failure` is there where the message tells the client that it failed, and its answer only acknowledges that.
+    """
 
     message: bytes
+    failure: AuthenticationFailed | None = None
 
 
 class ServerExchange(Protocol):
@@ -231,7 +235,7 @@ class OAuthBearerExchange:
                 raise AuthenticationFailed("OAUTHBEARER: the authorization id is not the token's subject")
         except AuthenticationFailed as failure:
             self._failure = failure
-            return Challenge(json.dumps({"status": "invalid_token"}).encode())
+            return Challenge(json.dumps({"status": "invalid_token"}).encode(), failure)
         return Authenticated(token.user, b"", token.expires_ms)
 
 

@@ -67,6 +67,24 @@ def test_a_failed_exchange_serves_nothing() -> None:
     assert state.user is None
 
 
+def test_a_client_that_takes_a_refused_token_for_a_success_is_told_apart() -> None:
+    """The refusal has no error code (RFC 7628), so some clients go on with requests."""
+
+    def refused(token: str, now_ms: int) -> ValidToken:
+        raise AuthenticationFailed("OAUTHBEARER: the token has expired")
+
+    state = Authentication({"OAUTHBEARER": lambda: OAuthBearerExchange(refused)}, 0)
+    state.handshake("OAUTHBEARER")
+    assert state.authenticate(b"n,,\x01auth=Bearer token\x01\x01", NOW_MS, 0).user is None
+    with pytest.raises(
+        ProtocolError, match="Metadata after a failed authentication: OAUTHBEARER: the token has expired"
+    ):
+        state.check(METADATA_KEY, "Metadata", 0)
+    assert not serves(state)
+    with pytest.raises(AuthenticationFailed):
+        state.authenticate(b"\x01", NOW_MS, 0)
+
+
 def test_steps_out_of_order_are_refused() -> None:
     state = authentication()
     with pytest.raises(BrokerError) as refused:

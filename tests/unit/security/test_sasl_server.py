@@ -170,9 +170,11 @@ def test_a_bad_token_is_explained_and_then_fails() -> None:
     exchange = OAuthBearerExchange(verify)
     client = client_messages("OAUTHBEARER", "", "bad", "")
     challenge = exchange.step(next(client), NOW_MS)
-    assert challenge == Challenge(b'{"status": "invalid_token"}')
-    with pytest.raises(AuthenticationFailed):
+    assert isinstance(challenge, Challenge)
+    assert challenge.message == b'{"status": "invalid_token"}'
+    with pytest.raises(AuthenticationFailed) as failed:
         exchange.step(client.send(challenge.message), NOW_MS)
+    assert failed.value is challenge.failure
 
 
 @pytest.mark.parametrize(
