@@ -27,7 +27,7 @@ REPOSITORY_PAGES: Final = [ROOT / "COMPATIBILITY.md", ROOT / "CONTRIBUTING.md"]
 FENCE: Final = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 FILE_NAME: Final = re.compile(r"# ([\w.-]+\.ya?ml)\n")
 BLOCK_SECONDS_MAX: Final = 120
-DOCUMENTED_PORT: Final = 9092
+DOCUMENTED_PORTS: Final = ("9092", "9093")
 
 
 class Block(NamedTuple):
@@ -48,13 +48,14 @@ def blocks(page: Path) -> list[Block]:
 
 def run_page(page: Path, directory: Path, environment: Mapping[str, str], python: str) -> None:
     """Runs the blocks with this interpreter, and compares what they print with the page."""
-    port = str(free_port())  # instead of 9092, which may be in use on this machine
+    # Instead of the documented ones, which may be in use on this machine.
+    ports = {documented: str(free_port()) for documented in DOCUMENTED_PORTS}
     started: list[subprocess.Popen[bytes]] = []
     output = ""
     try:
         for number, block in enumerate(blocks(page)):
             place = f"{page.name}:{block.line}"
-            code = block.code.replace(str(DOCUMENTED_PORT), port)
+            code = re.sub("|".join(ports), lambda match: ports[match[0]], block.code)
             if block.language == "yaml":
                 name = FILE_NAME.match(code)
                 assert name, f"{place}: the first line of a yaml block names its file, as in `# revenue.yaml`"

@@ -18,11 +18,13 @@ from penstock.cli.options import parse_assignments
 from penstock.client.local_broker.bootstrap import embedded_broker, require_listener
 from penstock.client.security_settings import GivenToken, in_librdkafka_names
 from penstock.core.addresses import DEFAULT_DATA_DIR, parse_bootstrap_servers
+from penstock.core.errors import AccessDenied, BrokerUnreachable, PenstockError
 from penstock.core.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
     from penstock.wire.client import WireClient
 
+_DIAGNOSIS_TIMEOUT_S: Final = 5.0
 COMMAND_CONFIG_VARIABLE: Final = "PENSTOCK_COMMAND_CONFIG"
 _SECRET_NAMES: Final = frozenset(
     {"sasl.jaas.config", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.token", "sasl.password",
@@ -43,7 +45,12 @@ def connected(bootstrap_server: str | None, client_properties: Sequence[str] | N
             require_listener(parse_bootstrap_servers(named))
         except ValueError as mistake:
             raise usage_error(f"--bootstrap-server {mistake}") from mistake
-        yield _configuration(named, properties)
+        configuration = _configuration(named, properties)
+        try:
+            yield configuration
+        except BrokerUnreachable as unreachable:
+            _raise_if_denied(configuration)
+            raise unreachable
         return
     with embedded_broker(DEFAULT_DATA_DIR, on_start=_announce) as address:
         yield _configuration(address, properties)
@@ -60,6 +67,19 @@ def wire_connected(configuration: Mapping[str, Any]) -> Iterator[WireClient]:
         settings |= token.settings
     with WireClient(settings) as client:
         yield client
+
+
+def _raise_if_denied(configuration: Mapping[str, Any]) -> None:
+    """librdkafka goes on trying if a broker refuses its credentials or its certificate, and says that none answered.
+    The wire client says why: raises AccessDenied."""
+    if "security.protocol" not in configuration:
+        return
+    try:
+        with wire_connected(configuration) as client:
+            client.metadata([], timeout_s=_DIAGNOSIS_TIMEOUT_S)
+    except PenstockError as reason:
+        if reason.entry.condition == AccessDenied.condition:
+            raise AccessDenied(str(reason)) from None
 
 
 def _command_config() -> dict[str, str]:
