@@ -23,7 +23,13 @@ def shares(rows):
 
 
 @pytest.mark.parametrize(
-    "steps", ["[{python: 'MODULE:shares'}]", "[{python: 'MODULE:shares'}, 'SELECT id, share(id) AS share FROM step_1']"]
+    "steps",
+    [
+        "[{python: 'MODULE:shares'}]",
+        pytest.param(
+            "[{python: 'MODULE:shares'}, 'SELECT id, share(id) AS share FROM step_1']", marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_a_bug_in_a_function_is_named_with_its_place_and_not_tried_again(pipelines: Pipelines, steps: str) -> None:
     module = pipelines.name("shares").replace("-", "_")

@@ -244,7 +244,14 @@ def test_a_crash_before_the_commit_does_what_the_guarantee_says(
     assert case.bad_rows() <= Counter(["bad 0"]), "no dead letter is repeated"
 
 
-@pytest.mark.parametrize(("name", "guarantee"), [case for case in CASES if case.values[1] == "exactly_once"])
+@pytest.mark.parametrize(
+    ("name", "guarantee"),
+    [
+        pytest.param(name, "exactly_once", id=f"{name}-exactly_once", marks=_slow_unless(name == "topic"))
+        for name, (adapter, _) in UNDER_TEST.items()
+        if "exactly_once" in kept_guarantees(adapter)
+    ],
+)
 def test_rows_that_fail_in_the_transform_are_dead_letters_once(
     name: str, guarantee: Guarantee, new_scenario: NewScenario, crash_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
