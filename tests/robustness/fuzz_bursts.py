@@ -9,7 +9,7 @@ first, and at most one that is not comes last. Requests that would legitimately 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
@@ -18,6 +18,13 @@ from typing import Any, Final
 from penstock.broker.router import BY_API_KEY
 from penstock.core.errors import ProtocolError
 from penstock.core.limits import REQUEST_BYTES_MAX
+from penstock.core.quotas import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header
 from tests.robustness.fuzz_corpus import SERVED, corpus_of, fresh_request, with_real_ids
 from tests.robustness.fuzz_mutations import mutated
@@ -41,6 +48,9 @@ _WAIT_FOR_OTHERS: Final = frozenset({11, 14})  # JoinGroup, SyncGroup
 # Answered when what they say is in a log: OffsetCommit, Heartbeat, LeaveGroup, the transactional ones, ...
 _WAIT_FOR_A_LOG: Final = frozenset({_PRODUCE, 8, 12, 13, 22, 24, 25, 26, 27, 28, 42, 47, 68})
 _BROKER_RESOURCES: Final = (4, 8, 16, 32)
+_QUOTAS: Final = frozenset(
+    {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE, CONNECTION_CREATION_RATE}
+)
 
 
 class Outcome(Enum):
@@ -98,9 +108,14 @@ class Burst:
 class BurstMaker:
     """Set `topic_ids` as soon as they are known; they are the one thing that a seed cannot determine."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, *, served: Sequence[tuple[int, int]] = SERVED, without: frozenset[int] = frozenset()
+    ) -> None:
+        """Requests of the APIs and versions `served` are spoiled; none is left that is a request of those `without`."""
         self._seed = seed
-        self._corpus = corpus_of(Random(f"{seed}"), REQUESTS_PER_VERSION)
+        self._served = served
+        self._without = without
+        self._corpus = corpus_of(Random(f"{seed}"), REQUESTS_PER_VERSION, served)
         self.topic_ids: Mapping[str, bytes] = {}
 
     def make(self, number: int) -> Burst:
@@ -118,7 +133,9 @@ class BurstMaker:
         while True:
             is_spoiled = chance.random() >= UNSPOILED_SHARE
             frame = judged(self._request(chance, is_spoiled), is_spoiled=is_spoiled)
-            if frame is None or (frame.outcome is Outcome.CLOSED and chance.random() >= CLOSING_KEPT_SHARE):
+            if frame is None or frame.api_key in self._without:
+                continue
+            if frame.outcome is Outcome.CLOSED and chance.random() >= CLOSING_KEPT_SHARE:
                 continue
             if chance.random() < WRONG_SIZE_SHARE:
                 return _with_wrong_size(frame, chance.choice(_WRONG_SIZES))
@@ -126,7 +143,7 @@ class BurstMaker:
 
     def _request(self, chance: Random, is_spoiled: bool) -> bytes:
         if chance.random() < FRESH_SHARE:
-            content = fresh_request(chance, *chance.choice(SERVED))
+            content = fresh_request(chance, *chance.choice(self._served))
         else:
             content = chance.choice(self._corpus)
         if is_spoiled:
@@ -171,6 +188,9 @@ def _is_bearable(request: Any) -> bool:
             return bool(partitions <= PARTITIONS_MAX)
         case "CreatePartitionsRequest":
             return all(topic.count <= PARTITIONS_MAX for topic in request.topics)
+        case "AlterClientQuotasRequest":
+            # A real quota of everybody would mute the neighbour, too.
+            return not any(operation.key in _QUOTAS for entry in request.entries for operation in entry.ops)
         case "AlterConfigsRequest" | "IncrementalAlterConfigsRequest":
             return not any(resource.resource_type in _BROKER_RESOURCES for resource in request.resources)
     return True

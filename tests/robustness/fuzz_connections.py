@@ -1,6 +1,7 @@
 """One connection of the fuzzer: sends a burst, and checks what came of it before the next one.
 
-A connection that the broker closed, as it must after most spoiled frames, is opened anew.
+A connection that the broker closed, as it must after most spoiled frames, is opened anew. A connection of a user
+authenticates first. One of a stranger never does, and may learn nothing but how it could.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import struct
 from typing import Final
 
 from penstock.protocol.definitions.api_versions import ApiVersionsRequest
+from penstock.protocol.definitions.sasl_authenticate import SaslAuthenticateRequest
+from penstock.protocol.definitions.sasl_handshake import SaslHandshakeRequest
 from tests.robustness.fuzz_bursts import SENTINEL_CORRELATION_ID, Burst, Frame, Outcome
 from tests.wire_client import ConnectionClosed, WireClient, encode_request, framed
 
 ANSWER_TIMEOUT_S: Final = 30.0
+USER: Final = "fuzzer"
+BEFORE_AUTHENTICATION: Final = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
 _SENTINEL: Final = framed(encode_request(ApiVersionsRequest(), 0, SENTINEL_CORRELATION_ID))
 # A close that leaves no TIME_WAIT behind: hundreds of thousands of them would use up the ports.
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -30,15 +35,18 @@ class BurstFailure(Exception):
 class FuzzedConnection:
     """`begin` a burst, `finish` it, and so on."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, password: str | None = None) -> None:
+        """With a password, the connection authenticates as USER."""
         self._bootstrap_servers = bootstrap_servers
+        self._password = password
         self._client: WireClient | None = None
         self._burst: Burst | None = None
 
     def begin(self, burst: Burst) -> None:
         if self._client is None:
-            self._client = WireClient(self._bootstrap_servers, timeout_s=ANSWER_TIMEOUT_S)
-            self._client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self._client = _opened(self._bootstrap_servers)
+            if self._password is not None:
+                _authenticate(self._client, self._password)
         self._burst = burst
         last = burst.last
         wants_sentinel = last is None or last.outcome is Outcome.SILENT
@@ -92,6 +100,73 @@ class FuzzedConnection:
             _drain(client)
         elif not client.is_closed_by_peer():
             raise BurstFailure(burst, "the connection was not closed", last)
+
+
+class StrangersConnection:
+    """Sends bursts without having authenticated. The broker answers what leads to that, and hangs up."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._client: WireClient | None = None
+        self._burst: Burst | None = None
+
+    def begin(self, burst: Burst) -> None:
+        self._client = _opened(self._bootstrap_servers)
+        self._burst = burst
+        try:
+            self._client.send_raw(burst.bytes)
+            self._client.socket.shutdown(socket.SHUT_WR)
+        except (ConnectionClosed, OSError):
+            pass  # The broker may hang up before it has read all.
+
+    def finish(self) -> None:
+        burst, self._burst = self._burst, None
+        if burst is None:
+            return
+        assert self._client is not None
+        told = bytearray()
+        try:
+            while content := self._client.socket.recv(1 << 16):
+                told += content
+        except ConnectionError:
+            pass
+        except TimeoutError:
+            raise BurstFailure(burst, f"the connection was open {ANSWER_TIMEOUT_S:g} s later", burst.last) from None
+        allowed = {frame.correlation_id for frame in burst.frames if frame.api_key in BEFORE_AUTHENTICATION}
+        for correlation_id in _answered_ids(told):
+            if correlation_id not in allowed:
+                raise BurstFailure(burst, f"a stranger was answered under {correlation_id}")
+        self.close()
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def _opened(bootstrap_servers: str) -> WireClient:
+    client = WireClient(bootstrap_servers, timeout_s=ANSWER_TIMEOUT_S)
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    return client
+
+
+def _authenticate(client: WireClient, password: str) -> None:
+    offered = client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert offered.error_code == 0, offered
+    proof = f"\0{USER}\0{password}".encode()
+    accepted = client.ask(SaslAuthenticateRequest(auth_bytes=proof), 2)
+    assert accepted.error_code == 0, accepted
+
+
+def _answered_ids(told: bytearray) -> list[int]:
+    """The correlation ids of whole and cut off answers."""
+    ids: list[int] = []
+    position = 0
+    while position + 8 <= len(told):
+        size, correlation_id = struct.unpack_from(">ii", told, position)
+        ids.append(correlation_id)
+        position += 4 + size
+    return ids
 
 
 def _drain(client: WireClient) -> None:

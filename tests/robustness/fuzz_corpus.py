@@ -57,9 +57,9 @@ _BATCH_FIELDS: Final = {
 Choice = Callable[[Random], Any]
 
 
-def corpus_of(chance: Random, requests_each: int) -> list[bytes]:
+def corpus_of(chance: Random, requests_each: int, served: Sequence[tuple[int, int]] = SERVED) -> list[bytes]:
     """Encoded requests, header and body, the same number for each API and version."""
-    return [fresh_request(chance, key, version) for key, version in SERVED for _ in range(requests_each)]
+    return [fresh_request(chance, key, version) for key, version in served for _ in range(requests_each)]
 
 
 def fresh_request(chance: Random, api_key: int, version: int) -> bytes:

@@ -1,6 +1,7 @@
 """A million spoiled frames against a real broker. Run by `make fuzz`.
 
     python -m tests.robustness.fuzz_frames --frames 1000000 --seed 1 --connections 8
+    python -m tests.robustness.fuzz_frames --as stranger                   who does not authenticate; or --as user
     python -m tests.robustness.fuzz_frames --seed 1 --replay 4711          the one burst that a failure named
     python -m tests.robustness.fuzz_frames --seed 1 --replay 0-4711        with everything before it
 
@@ -13,21 +14,31 @@ requests have created are deleted now and then, and the fuzzed ones made anew, s
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
+from penstock.broker.main import RUNTIME_FILE
+from penstock.metadata.broker_config_definitions import STANDARD_AUTHORIZER
 from penstock.protocol.definitions.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from penstock.protocol.definitions.delete_topics import DeleteTopicsRequest
 from penstock.protocol.definitions.metadata import MetadataRequest
 from penstock.testing import Broker
 from tests.robustness.fuzz_bursts import Burst, BurstMaker
-from tests.robustness.fuzz_connections import BurstFailure, FuzzedConnection
-from tests.robustness.fuzz_corpus import TOPIC_CONFIGURATIONS
+from tests.robustness.fuzz_connections import (
+    BEFORE_AUTHENTICATION,
+    USER,
+    BurstFailure,
+    FuzzedConnection,
+    StrangersConnection,
+)
+from tests.robustness.fuzz_corpus import SERVED, TOPIC_CONFIGURATIONS
 from tests.robustness.neighbour import MEGABYTE, Neighbour, resident_bytes
 from tests.robustness.printed_lines import unexpected_lines
 from tests.wire_client import ConnectionClosed, WireClient
@@ -41,6 +52,29 @@ FRAMES_OF_WARM_UP: Final = 50_000
 FRAMES_PER_CLEANING: Final = 5_000
 FRAMES_PER_REPORT: Final = 100_000
 PARTITIONS: Final = 2
+
+
+_OF_AUTHENTICATION: Final = frozenset({17, 36})
+_EMPHASIS: Final = 20
+_PASSWORD: Final = "fuzzers-secret"
+# The plaintext listener is for those who watch. Everybody is a super user, so that requests get past the ACLs.
+_SECURED: Final = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+    f'required user_{USER}="{_PASSWORD}";',
+    "connection.failed.authentication.delay.ms": "0",
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": f"User:ANONYMOUS;User:{USER}",
+}
+
+
+class Role(StrEnum):
+    """Who sends the frames."""
+
+    ANYONE = "anyone"  # where nobody authenticates
+    USER = "user"  # who has authenticated
+    STRANGER = "stranger"  # who has not
 
 
 @dataclass(slots=True)
@@ -68,10 +102,23 @@ class Tally:
 class Fuzzing:
     """One run against one broker."""
 
-    def __init__(self, broker: Broker, seed: int, connections: int) -> None:
+    def __init__(self, broker: Broker, seed: int, connections: int, role: Role) -> None:
         self._broker = broker
-        self._maker = BurstMaker(seed)
-        self._connections = [FuzzedConnection(broker.bootstrap_servers) for _ in range(connections)]
+        self._connections: list[FuzzedConnection | StrangersConnection]
+        match role:
+            case Role.ANYONE:
+                self._maker = BurstMaker(seed)
+                self._connections = [FuzzedConnection(broker.bootstrap_servers) for _ in range(connections)]
+            case Role.USER:
+                self._maker = BurstMaker(seed, without=_OF_AUTHENTICATION)
+                address = _address(broker, "SASL_PLAINTEXT")
+                self._connections = [FuzzedConnection(address, _PASSWORD) for _ in range(connections)]
+            case Role.STRANGER:
+                # Mostly what a stranger may ask: behind anything else the connection is closed.
+                may_ask = [served for served in SERVED if served[0] in BEFORE_AUTHENTICATION]
+                self._maker = BurstMaker(seed, served=[*may_ask * _EMPHASIS, *SERVED])
+                address = _address(broker, "SASL_PLAINTEXT")
+                self._connections = [StrangersConnection(address) for _ in range(connections)]
         self._administrator = WireClient(broker.bootstrap_servers)
         self._kept: set[str] = set()
         self.tally = Tally()
@@ -145,12 +192,17 @@ class Fuzzing:
 
 
 def fuzz(
-    *, seed: int, frames: int | None = None, connections: int = CONNECTIONS, numbers: Iterable[int] | None = None
+    *,
+    seed: int,
+    frames: int | None = None,
+    connections: int = CONNECTIONS,
+    numbers: Iterable[int] | None = None,
+    role: Role = Role.ANYONE,
 ) -> tuple[Fuzzing, float]:
     """A whole run with everything that must hold; the run's figures and its seconds. Raises AssertionError."""
-    with Broker() as broker:
+    with Broker(config={} if role is Role.ANYONE else _SECURED) as broker:
         with Neighbour(broker.bootstrap_servers) as neighbour:
-            fuzzing = Fuzzing(broker, seed, connections)
+            fuzzing = Fuzzing(broker, seed, connections, role)
             started = time.monotonic()
             try:
                 fuzzing.run(numbers if numbers is not None else _endless(), frames, keep=[neighbour.topic])
@@ -187,6 +239,11 @@ def _fuzz_codec(seconds: int) -> bool:
     return True
 
 
+def _address(broker: Broker, listener: str) -> str:
+    runtime = json.loads((broker.data_dir / RUNTIME_FILE).read_text())
+    return str(runtime["listeners"][listener])
+
+
 def _endless() -> Iterator[int]:
     number = 0
     while True:
@@ -204,6 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--frames", type=int, default=FRAMES)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32, help="default: another one every time")
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
+    parser.add_argument("--as", dest="role", type=Role, choices=list(Role), default=Role.ANYONE, help="who sends them")
     parser.add_argument("--replay", metavar="N[-M]", help="only these bursts of the seed")
     parser.add_argument("--codec-seconds", type=int, default=CODEC_SECONDS, help="coverage-guided, in process; 0: none")
     options = parser.parse_args(arguments)
@@ -213,9 +271,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.replay is not None:
             numbers = _replayed(options.replay)
-            fuzzing, seconds = fuzz(seed=options.seed, connections=options.connections, numbers=numbers)
+            fuzzing, seconds = fuzz(
+                seed=options.seed, connections=options.connections, numbers=numbers, role=options.role
+            )
         else:
-            fuzzing, seconds = fuzz(seed=options.seed, frames=options.frames, connections=options.connections)
+            fuzzing, seconds = fuzz(
+                seed=options.seed, frames=options.frames, connections=options.connections, role=options.role
+            )
     except AssertionError as failure:
         print(f"FAILED with --seed {options.seed}: {failure}", file=sys.stderr)
         return 1

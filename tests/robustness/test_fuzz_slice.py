@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.testing import Broker
 from tests.robustness.codec_targets import read_frames, read_request, validate_batch
 from tests.robustness.fuzz_bursts import BurstMaker, Outcome
+from tests.robustness.fuzz_connections import BurstFailure, StrangersConnection
 from tests.robustness.fuzz_corpus import SERVED, corpus_of, fresh_request, spoiled_batch
-from tests.robustness.fuzz_frames import fuzz
+from tests.robustness.fuzz_frames import Role, fuzz
 from tests.robustness.fuzz_mutations import mutated
 
 FRAMES = 20_000
@@ -35,6 +37,30 @@ def test_spoiled_frames_against_a_broker() -> None:
     # A slice in which one kind of outcome is missing would not show what it is meant to show.
     assert min(fuzzing.tally.outcomes[outcome.value] for outcome in Outcome) > 0
     assert fuzzing.tally.outcomes[Outcome.ANSWERED.value] > FRAMES / 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", [Role.USER, Role.STRANGER])
+def test_spoiled_frames_before_and_after_authentication(role: Role) -> None:
+    seed = time.time_ns() % 2**32
+    print(f"--seed {seed} --as {role}")
+    fuzzing, _ = fuzz(seed=seed, frames=FRAMES // 2, role=role)
+    assert fuzzing.tally.spoiled >= FRAMES // 2
+
+
+def test_a_stranger_who_is_answered_fails_the_run() -> None:
+    with Broker() as broker:  # where nobody has to authenticate
+        connection = StrangersConnection(broker.bootstrap_servers)
+
+        def send(bursts: int) -> None:
+            maker = BurstMaker(1)
+            for number in range(bursts):
+                connection.begin(maker.make(number))
+                connection.finish()
+
+        with pytest.raises(BurstFailure, match="a stranger was answered"):
+            send(100)
+        connection.close()
 
 
 def test_a_seed_and_a_number_always_make_the_same_burst() -> None:
