@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from penstock.core.exit_codes import ExitCode
 from penstock.testing import Broker
+from tests.exposition import Exposition
 from tests.pipeline.penstock_commands import PATIENCE_S, penstock, running
 
 REVENUE = """
@@ -70,13 +72,21 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (directory / "pipelines").mkdir()
     (directory / "pipelines" / "copy.yaml").write_text(COPY)
     (directory / "pipelines" / "broken.yaml").write_text(COPY.replace("sink:", "snk:").replace("name: copy", "name: b"))
-    with running(directory, "up", "--listen", "127.0.0.1:0", "--json", "pipelines") as process:
+    with running(
+        directory, "up", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--json", "pipelines"
+    ) as process:
+        (directory / "metrics.txt").write_text(process.wait_for("metrics")["address"])
         process.wait_for("ready")
         yield directory
         assert process.terminate() == ExitCode.OK
         assert process.events[-1]["event"] == "pipeline"
         assert process.process.stderr is not None
         assert process.process.stderr.read() == ""
+
+
+def scrape(address: str) -> Exposition:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE_S) as answer:
+        return Exposition(answer.read().decode())
 
 
 def shown(directory: Path, name: str) -> dict[str, Any]:
@@ -234,3 +244,56 @@ def test_a_spark_that_dies_is_told_and_the_next_run_goes_on(tmp_path: Path) -> N
         copies = penstock(tmp_path, "consume", "copies", "--from-beginning", "-e").stdout
         assert sorted(copies.splitlines()) == ['{"id":1}', '{"id":2}']
         assert broker.process.poll() is None
+
+
+def test_metrics_of_a_run_and_of_the_engine_with_its_broker(up: Path) -> None:
+    (up / "counted.yaml").write_text(
+        COPY.replace("name: copy", "name: counted")
+        .replace("topic: invoices", "topic: payments")
+        .replace("copies", "counted")
+        .replace("on_error: drop", "on_error: {dead_letters: counted.dlq}")
+    )
+    assert penstock(up, "topic", "create", "payments").returncode == 0
+    assert penstock(up, "produce", "payments", stdin='{"id": 1}\n{"id": 2}\nbad\n').returncode == 0
+    with running(up, "run", "--json", "--metrics", "127.0.0.1:0", "counted.yaml") as process:
+        progress = process.wait_for("progress")
+        assert progress["rows"] == 3
+        assert process.process.stderr is not None
+        line = process.process.stderr.readline()
+        assert line.startswith("penstock: metrics on http://127.0.0.1:")
+        figures = scrape(line.removeprefix("penstock: metrics on http://").removesuffix("/metrics\n"))
+        engine = scrape((up / "metrics.txt").read_text())
+        assert process.terminate() == ExitCode.OK
+    labels = {"pipeline": "counted", "sink": ""}
+    for found in (figures, engine):
+        assert found.value("penstock_pipeline_rows_read_total", **labels) == 3
+        assert found.value("penstock_pipeline_rows_written_total", **labels) == 3  # one of them a dead letter
+        assert found.value("penstock_pipeline_deadletters_total", **labels) == 1
+        assert found.value("penstock_pipeline_batch_seconds_count", **labels) == 1
+        assert found.value("penstock_pipeline_restarts_total", **labels) == 0
+        assert found.value("penstock_pipeline_lag", **labels, topic="payments", partition="0") == 0
+        assert found.value("penstock_pipeline_state", pipeline="counted", state="RUNNING") == 1
+    # One target for everything: what the engine keeps, what is broken, and the broker beside it.
+    assert engine.value("penstock_pipeline_state", pipeline="broken", state="FAILED") == 1
+    assert "copy" in {dict(labels)["pipeline"] for labels in engine.values("penstock_pipeline_state")}
+    assert engine.value("penstock_broker_scrape_success") == 1
+    assert engine.value("kafka_server_brokertopicmetrics_messagesin_total", topic="payments") == 3
+    group = {"consumergroup": "counted", "topic": "payments", "partition": "0"}
+    assert engine.value("kafka_consumergroup_lag", **group) == 0
+
+
+def test_a_run_that_logs_json(up: Path) -> None:
+    (up / "broken.yaml").write_text(COPY.replace("sink:", "snk:").replace("name: copy", "name: c"))
+    ended = penstock(up, "run", "--log-format", "json", "broken.yaml")
+    assert ended.returncode == ExitCode.INVALID_PIPELINE
+    problems = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert {problem["code"] for problem in problems} == {"PENSTOCK_INVALID_PIPELINE"}
+    assert {problem["level"] for problem in problems} == {"ERROR"}
+    assert any("snk" in problem["message"] for problem in problems)
+    (up / "again.yaml").write_text(COPY.replace("name: copy", "name: again"))
+    ended = penstock(up, "run", "--once", "--log-format", "json", "again.yaml")
+    assert ended.returncode == ExitCode.OK
+    lines = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert [line["logger"] for line in lines] == ["penstock.pipeline"] * len(lines)
+    assert lines[-1]["message"].startswith("again: stopped after")
+    assert penstock(up, "run", "--log-format", "xml", "again.yaml").returncode == ExitCode.USAGE

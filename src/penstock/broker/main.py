@@ -282,7 +282,7 @@ async def _serve(
                 loss or f"{directory}: not closed cleanly: {error.strerror}; the next start recovers the logs"
             )
     if failure:
-        print_error(f"penstock broker: {failure[0]}")
+        print_error(failure[0], command="penstock broker")
         return ExitCode.FAILURE if loss is None else ExitCode.DATA_DIR_UNUSABLE
     return ExitCode.OK
 

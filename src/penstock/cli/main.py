@@ -42,7 +42,7 @@ def _say_failure(message: str, failure: CommandError | None = None) -> None:
     """One line on stderr; a JSON object if the command logs those."""
     from penstock.monitoring.logs import print_error
 
-    print_error(f"penstock: {message}", None if failure is None else _condition(failure))
+    print_error(message, code=None if failure is None else _condition(failure))
 
 
 def _condition(failure: CommandError) -> str | None:

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from penstock.cli.command_error import usage_error
+from penstock.monitoring.logs import LOG_FORMATS, configure_logs
 
 BootstrapServer = Annotated[
     str | None,
@@ -28,6 +29,13 @@ ClientProperties = Annotated[
     typer.Option("-X", metavar="NAME=VALUE", help="A librdkafka client property; repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MetricsAddress = Annotated[
+    str | None,
+    typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus on http://HOST:PORT/metrics."),
+]
+LogFormatOption = Annotated[
+    str, typer.Option("--log-format", metavar="text|json", help="On stderr: lines for people, or a JSON object a line.")
+]
 
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
 _ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.)|$)", re.DOTALL)
@@ -36,6 +44,14 @@ _ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.)|$)", re.DOTALL)
 def examples(*lines: str) -> str:
     """An epilog whose lines the help formatter does not wrap (because of `\\b`)."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def use_log_format(log_format: str) -> None:
+    """For the whole process. Without JSON, commands print lines, and Python's own default applies to the log."""
+    if log_format not in LOG_FORMATS:
+        raise usage_error(f"--log-format '{log_format}': expected {' or '.join(LOG_FORMATS)}")
+    if log_format == "json":
+        configure_logs("json")
 
 
 def parse_assignments(words: Iterable[str], option: str) -> dict[str, str]:

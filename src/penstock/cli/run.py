@@ -18,11 +18,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from penstock.cli.command_error import CommandError, usage_error
-from penstock.cli.options import AsJson, BootstrapServer, examples
+from penstock.cli.options import (
+    AsJson,
+    BootstrapServer,
+    LogFormatOption,
+    MetricsAddress,
+    examples,
+    use_log_format,
+)
+from penstock.core.error_table import CONDITION_BY_EXIT_CODE
 from penstock.core.exit_codes import ExitCode
+from penstock.monitoring.logs import logs_json, print_error, say
 
 if TYPE_CHECKING:
     from penstock.pipeline.api import Pipeline, ProgramRun
+    from penstock.pipeline.declaration.spec_errors import InvalidPipeline
     from penstock.pipeline.declaration.spec_file import PipelineFile
     from penstock.pipeline.run_settings import Event, RunSettings
 
@@ -31,6 +41,7 @@ EPILOG: Final = (
         "penstock run revenue.yaml                       until ctrl-C, which lets the batch finish",
         "penstock run --once revenue.yaml                all available records, then exit",
         "penstock run --json revenue.yaml                events as JSON lines",
+        "penstock run --metrics 127.0.0.1:9405 revenue.yaml   and figures for Prometheus",
         "penstock run --detach revenue.yaml              in the engine of `penstock up`, which keeps it running",
         "penstock run --preview 20 revenue.yaml          the first rows of the result; nothing is written",
         "penstock run --master spark://host:7077 --checkpoint hdfs:///cp/revenue revenue.yaml",
@@ -63,24 +74,32 @@ def run(
             "--preview", metavar="N", min=1, help="Show the first N rows of the result and exit; writes nothing."
         ),
     ] = None,
+    metrics: MetricsAddress = None,
+    log_format: LogFormatOption = "text",
     bootstrap_server: BootstrapServer = None,
     exit_with_stdin: Annotated[bool, typer.Option("--exit-with-stdin", hidden=True)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline file or program."""
+    use_log_format(log_format)
     if exit_with_stdin:  # for an engine that runs this command as a child process
         from penstock.cli.broker import stop_with_stdin
 
         stop_with_stdin()
     if detach and (once or preview is not None or master is not None or file.suffix == ".py"):
         raise usage_error("--detach is for pipeline files that run until stopped: no --once, --preview, --master, .py")
+    if metrics is not None and (detach or preview is not None):
+        raise usage_error(
+            "--metrics is for a pipeline that this command runs; those of an engine: penstock up --metrics"
+        )
     if master is not None:
         _check_master_url(master)
     try:
         if detach:
             _run_detached(file, checkpoint, bootstrap_server, as_json)
         else:
-            _run(file, once, master, checkpoint, bootstrap_server, as_json, preview)
+            with _figures(metrics) as count:
+                _run(file, once, master, checkpoint, bootstrap_server, as_json, preview, count)
     except ModuleNotFoundError as missing:
         if missing.name in _EXTRAS:
             raise CommandError(_REQUIREMENT, ExitCode.MISSING_REQUIREMENT) from missing
@@ -104,12 +123,18 @@ def _run(
     bootstrap_server: str | None,
     as_json: bool,
     preview: int | None,
+    count: Callable[[Event], None],
 ) -> None:
     from penstock.pipeline.declaration.spec_errors import InvalidPipeline
     from penstock.pipeline.failure import PipelineFailed
     from penstock.pipeline.run_settings import RunSettings
 
-    with _shown(as_json) as report:
+    with _shown(as_json) as show:
+
+        def report(event: Event) -> None:
+            count(event)
+            show(event)
+
         settings = RunSettings(
             bootstrap_servers=bootstrap_server, checkpoint=checkpoint, master=master, once=once, report=report
         )
@@ -121,9 +146,7 @@ def _run(
             else:
                 _run_file(file, settings)
         except InvalidPipeline as invalid:
-            for problem in invalid.problems:
-                print(problem, file=sys.stderr)
-            raise typer.Exit(invalid.exit_code) from None
+            raise _mistakes(invalid) from None
         except PipelineFailed as failure:  # of a program
             raise CommandError(f"{file}: {failure}", failure.exit_code) from failure
 
@@ -136,10 +159,38 @@ def _run_detached(file: Path, checkpoint: str | None, bootstrap_server: str | No
     try:
         pipeline = load_pipeline(file)
     except InvalidPipeline as invalid:
-        for problem in invalid.problems:
-            print(problem, file=sys.stderr)
-        raise typer.Exit(invalid.exit_code) from None
+        raise _mistakes(invalid) from None
     _detach(pipeline, RunSettings(bootstrap_servers=bootstrap_server, checkpoint=checkpoint), as_json)
+
+
+def _mistakes(invalid: InvalidPipeline) -> typer.Exit:
+    for problem in invalid.problems:
+        print_error(str(problem), command=None, code=CONDITION_BY_EXIT_CODE[invalid.exit_code])
+    return typer.Exit(invalid.exit_code)
+
+
+@contextlib.contextmanager
+def _figures(metrics: str | None) -> Iterator[Callable[[Event], None]]:
+    """What counts the events of the pipeline, as long as they are served."""
+    if metrics is None:
+        yield lambda event: None
+        return
+    from penstock.cli.metrics import serving
+    from penstock.core.metrics import Metrics
+    from penstock.monitoring.http_server import text_of
+    from penstock.monitoring.process_metrics import watch_process
+    from penstock.pipeline.pipeline_metrics import PipelineMetrics
+
+    registry = Metrics()
+    watch_process(registry)
+    figures = PipelineMetrics(registry)
+    with serving(metrics, lambda: text_of(registry)) as address:
+        told = f"metrics on http://{address}/metrics"
+        if logs_json():
+            say(told, "penstock.run")
+        else:
+            print(f"penstock: {told}", file=sys.stderr, flush=True)
+        yield figures.apply
 
 
 @contextlib.contextmanager
@@ -149,7 +200,13 @@ def _shown(as_json: bool) -> Iterator[Callable[[Event], None]]:
     if as_json:
         yield json_lines(sys.stdout)
         return
-    view = LiveView(sys.stderr, sys.stdout, interactive=sys.stderr.isatty())
+    as_log = logs_json()
+    view = LiveView(
+        sys.stderr,
+        sys.stdout,
+        interactive=sys.stderr.isatty() and not as_log,
+        log=(lambda text, level: say(text, "penstock.pipeline", level)) if as_log else None,
+    )
     try:
         yield view
     finally:

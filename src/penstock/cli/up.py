@@ -20,8 +20,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli.command_error import CommandError, usage_error
-from penstock.cli.options import AsJson, examples, parse_assignments
-from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_PORT
+from penstock.cli.metrics import Figures
+from penstock.cli.options import (
+    AsJson,
+    LogFormatOption,
+    MetricsAddress,
+    examples,
+    parse_assignments,
+    use_log_format,
+)
+from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT
 from penstock.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -35,6 +43,7 @@ EPILOG: Final = (
         "penstock up                                     then, beside it: penstock run revenue.yaml",
         "penstock up pipelines/                          also run every .yaml and .yml file of the directory",
         "penstock up --listen 127.0.0.1:19092 --set num.partitions=4",
+        "penstock up --metrics 127.0.0.1:9404            serve metrics of broker and pipelines for Prometheus",
     )
     + "\n\n\b\nctrl-C lets the pipelines finish their batches and stops everything; a second ctrl-C does not wait.\n"
     "The next `penstock up` continues: `penstock stop NAME` stops a pipeline for good."
@@ -58,22 +67,33 @@ def up(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; may be repeated.")
     ] = None,
+    metrics: MetricsAddress = None,
+    log_format: LogFormatOption = "text",
     as_json: AsJson = False,
 ) -> None:
     """Run a broker and an engine that hosts pipelines, until ctrl-C."""
+    use_log_format(log_format)
     if directory is not None and not directory.is_dir():
         raise usage_error(f"{directory}: no such directory; a single file is run by `penstock run {directory}`")
     from penstock.cli.up_view import UpView
     from penstock.client.local_broker.process import BrokerProcess, WithParent
 
-    with _stop_on_signals() as stop, UpView.for_command(as_json) as view:
+    figures = Figures()
+    with _stop_on_signals() as stop, UpView.for_command(as_json) as view, figures.served(metrics) as served:
+        if served is not None:
+            view.metrics_served(served)
         data_dir.mkdir(parents=True, exist_ok=True)
         broker = BrokerProcess.start(
-            data_dir, listen=listen, settings=dict(parse_assignments(settings or (), "--set")), lifetime=WithParent()
+            data_dir,
+            listen=listen,
+            settings=dict(parse_assignments(settings or (), "--set")),
+            lifetime=WithParent(),
+            metrics=None if metrics is None else f"{DEFAULT_HOST}:0",
         )
         try:
+            figures.broker_address = broker.metrics
             view.broker_started(broker.bootstrap_servers)
-            _host_pipelines(data_dir, directory, broker, stop, view)
+            _host_pipelines(data_dir, directory, broker, stop, view, figures)
         finally:
             broker.terminate()
 
@@ -96,7 +116,12 @@ def _stop_on_signals() -> Iterator[threading.Event]:
 
 
 def _host_pipelines(
-    data_dir: Path, directory: Path | None, broker: BrokerProcess, stop: threading.Event, view: UpView
+    data_dir: Path,
+    directory: Path | None,
+    broker: BrokerProcess,
+    stop: threading.Event,
+    view: UpView,
+    figures: Figures,
 ) -> None:
     try:
         from penstock.pipeline.engine.desired_state import DesiredStates
@@ -120,7 +145,9 @@ def _host_pipelines(
             DesiredStates(desired_states_dir(data_dir)),
             logs_dir(data_dir),
             lambda file, of: load_file(Path(file), Path(of), {}, working_dir),
+            on_event=figures.apply,
         )
+        figures.statuses = herder.statuses
         if directory is not None:
             found = pipelines_in(directory, {}, working_dir)
             herder.adopt_directory(str(directory.resolve()), found)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from penstock.cli.pipeline_table import rich_table
+from penstock.monitoring.logs import logs_json, say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,7 +39,7 @@ class UpView:
 
     @classmethod
     def for_command(cls, as_json: bool) -> Self:
-        interactive = sys.stderr.isatty() and not as_json
+        interactive = sys.stderr.isatty() and not as_json and not logs_json()
         return cls(sys.stderr, sys.stdout, interactive=interactive, as_json=as_json)
 
     def __enter__(self) -> Self:
@@ -50,6 +51,9 @@ class UpView:
     def broker_started(self, address: str) -> None:
         self._address = address
         self._tell(f"broker on {address}; starting the engine", {"event": "broker", "address": address})
+
+    def metrics_served(self, address: str) -> None:
+        self._tell(f"metrics on http://{address}/metrics", {"event": "metrics", "address": address})
 
     def ready(self, statuses: Callable[[], Sequence[Status]]) -> None:
         self._tell(f"engine ready; `penstock run FILE` uses it. {_HINT}", {"event": "ready"})
@@ -85,6 +89,8 @@ class UpView:
     def _tell(self, text: str, event: Status) -> None:
         if self._as_json:
             print(json.dumps({"at": round(time.time(), 3), **event}), file=self._events, flush=True)
+        elif logs_json():
+            say(text, "penstock.up")
         else:
             print(f"penstock: {text}", file=self._screen, flush=True)
 

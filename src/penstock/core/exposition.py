@@ -49,7 +49,7 @@ def _labels(labels: Labels) -> str:
 
 def _number(value: float) -> str:
     if isinstance(value, int):
-        return str(value)
+        return str(int(value))  # a bool is one, too
     if math.isfinite(value):
         return str(int(value)) if value.is_integer() else repr(value)
     return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")

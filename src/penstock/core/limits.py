@@ -99,3 +99,5 @@ METRICS_HEAD_TIMEOUT_S: Final = 5.0
 METRICS_SEND_TIMEOUT_S: Final = 15.0
 # Lines of metrics in one turn of the event loop, about half a millisecond.
 METRICS_LINES_PER_TURN: Final = 250
+# How long `penstock up` waits for the figures of its broker.
+METRICS_FETCH_TIMEOUT_S: Final = 8.0

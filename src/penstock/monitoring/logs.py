@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
             shown["code"] = code
         if record.exc_info:
             shown["exception"] = self.formatException(record.exc_info)
-        return json.dumps(shown, ensure_ascii=False, default=str)
+        return json.dumps(shown, default=str)  # ASCII, which every locale can encode
 
 
 def configure_logs(log_format: LogFormat) -> None:
@@ -49,19 +49,17 @@ def logs_json() -> bool:
     return any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers)
 
 
-def print_error(line: str, code: str | None = None) -> None:
-    """A failure that ends a command. `line` begins with the name of the command and a colon."""
+def print_error(message: str, *, command: str | None = "penstock", code: str | None = None) -> None:
+    """A failure that ends a command: one line. `command` stands before it; None if the message says where it is."""
     if logs_json():
-        name, _, message = line.partition(": ")
-        logging.getLogger(name.replace(" ", ".")).error(message, extra={"code": code})
+        logging.getLogger((command or "penstock").replace(" ", ".")).error("%s", message, extra={"code": code})
     else:
-        print(line, file=sys.stderr)
+        print(message if command is None else f"{command}: {message}", file=sys.stderr)
 
 
-def say(message: str, logger_name: str) -> None:
-    """What a command tells people who watch it, as a line of the log: whatever its level is, this is wanted."""
-    record = logging.LogRecord(logger_name, logging.INFO, "", 0, message, None, None)
-    logging.getLogger().handle(record)
+def say(message: str, logger_name: str, level: int = logging.INFO) -> None:
+    """What a command tells people who watch it, as a line of the log: it is wanted, whatever the level of the log."""
+    logging.getLogger().handle(logging.LogRecord(logger_name, level, "", 0, message, None, None))
 
 
 def _iso_8601(seconds: float) -> str:

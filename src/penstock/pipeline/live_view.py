@@ -7,6 +7,7 @@ to stdout, everything else to stderr.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import threading
 import time
@@ -36,7 +37,7 @@ def json_lines(output: IO[str]) -> Callable[[Event], None]:
 
 
 class LiveView:
-    """Call it with events; `close` leaves the last state on the screen."""
+    """Call it with events; `close` leaves the last state on the screen. `log` gets lines instead of the screen."""
 
     def __init__(
         self,
@@ -45,12 +46,14 @@ class LiveView:
         *,
         interactive: bool,
         quiet: bool = False,
+        log: Callable[[str, int], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._screen = screen
         self._rows = rows
         self._interactive = interactive
         self._quiet = quiet
+        self._log = log
         self._live: Live | None = None
         self._status = PipelineStatus("", clock=clock)
         self._has_caught_up = False
@@ -96,11 +99,15 @@ class LiveView:
         """Above the live view, where it stays."""
         if self._live is not None:
             self._live.console.print(f"penstock: warning: {text}", markup=False, highlight=False)
+        elif self._log is not None:
+            self._log(text, logging.WARNING)
         else:
             self._say(f"warning: {text}")
 
-    def _say(self, text: str) -> None:
-        if not self._quiet:
+    def _say(self, text: str, level: int = logging.INFO) -> None:
+        if self._log is not None:
+            self._log(text, level)
+        elif not self._quiet:
             print(f"penstock: {text}", file=self._screen, flush=True)
 
     def _refresh(self) -> None:

@@ -34,6 +34,7 @@ class BatchProgress:
     dead_letters: int
     dropped: int
     watermark: str | None
+    rows_written: int | None = None
 
     @classmethod
     def of(cls, reported: ReportedBatch, passes: int = 1) -> BatchProgress:
@@ -55,6 +56,7 @@ class BatchProgress:
             dead_letters=_metric(metrics, DEAD_LETTER_METRIC),
             dropped=sum(_metric(metrics, name) for name in metrics if name.startswith(DROPPED_METRIC_PREFIX)),
             watermark=reported.watermark,
+            rows_written=reported.output_rows,
         )
 
 
@@ -117,6 +119,7 @@ class Tally:
             "event": "progress",
             "batch": batch.batch_id,
             "rows": batch.rows,
+            "rows_written": batch.rows_written,
             "rows_per_second": round(batch.rows * 1000 / batch.duration_ms, 1) if batch.duration_ms else 0.0,
             "batch_ms": batch.duration_ms,
             "lag": sum(batch.lag.values()),

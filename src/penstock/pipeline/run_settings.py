@@ -15,7 +15,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.exit_codes import ExitCode
-from penstock.core.metrics import Metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +37,6 @@ class RunSettings:
     once: bool = False
     report: Callable[[Event], None] = ignore  # returns at once
     stop: threading.Event = field(default_factory=threading.Event)  # when set: finish the batch and return
-    metrics: Metrics = field(default_factory=Metrics)  # of the process that runs the pipeline
     spark: SparkSession | None = None  # of an engine that hosts the pipeline; None: one of its own
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.core.error_table import ERRORS, Retry
 from penstock.core.exit_codes import ExitCode
-from penstock.core.metrics import Metrics
 from penstock.pipeline.activity import Activity
 from penstock.pipeline.failure import Classification, PipelineFailed, classify
 from penstock.pipeline.progress import BatchProgress, Tally
@@ -71,7 +70,6 @@ class Supervisor:
         self._owns_checkpoint = owns_checkpoint
         self._owner_check_s = owner_check_s
         self._fruitless = 0
-        self._metrics = _PipelineMetrics(settings.metrics, name)
         self._activity = Activity(self._report, brokers, ends_when_idle=settings.once or ends_by_itself)
         self.tally = Tally() if tally is None else tally
 
@@ -90,7 +88,6 @@ class Supervisor:
             self._fruitless += 1
             if not self._tries_again(failure.retry):
                 raise failure.failure()
-            self._metrics.restarts.value += 1
             pause_s = min(self._first_pause_s * 2 ** (self._fruitless - 1), _LONGEST_PAUSE_S)
             self._report(
                 {"event": "restarting", "reason": failure.line, "condition": failure.condition, "in_seconds": pause_s}
@@ -153,31 +150,12 @@ class Supervisor:
             batch = BatchProgress.of(reported, self._passes)
             if self.tally.add(batch):
                 self._fruitless = 0
-                self._metrics.add(batch)
                 self._on_batch(batch)
                 self._activity.batch_done(batch)
                 self._report(self.tally.event())
 
     def _report(self, event: Event) -> None:
         self._settings.report({**event, "pipeline": self._name})
-
-
-class _PipelineMetrics:
-    """What one pipeline has done in this process, restarts included."""
-
-    def __init__(self, metrics: Metrics, pipeline: str) -> None:
-        prefix = "penstock_pipeline_"
-        self.restarts = metrics.counter(prefix + "restarts_total", "Restarts of the query.", pipeline=pipeline)
-        self._batches = metrics.histogram(
-            prefix + "batch_seconds", "Micro-batches that were committed.", pipeline=pipeline
-        )
-        self._rows = metrics.counter(prefix + "rows_total", "Rows read.", pipeline=pipeline)
-        self._dead_letters = metrics.counter(prefix + "deadletters_total", "Dead letters.", pipeline=pipeline)
-
-    def add(self, batch: BatchProgress) -> None:
-        self._batches.observe(batch.duration_ms / 1000)
-        self._rows.value += batch.rows
-        self._dead_letters.value += batch.dead_letters
 
 
 class _Ended:

@@ -15,6 +15,7 @@ import pytest
 
 from penstock.client.local_broker.process import BrokerProcess, BrokerProcessError, WithParent
 from tests.exposition import Exposition, Labels
+from tests.metrics_page import check_page
 
 PLACE = {"topic": "orders", "partition": "0"}
 
@@ -119,6 +120,10 @@ def test_the_process(figures: Exposition, broker: BrokerProcess) -> None:
     assert figures.value("process_resident_memory_bytes") > 1_000_000
     assert figures.value("process_start_time_seconds") < time.time()
     assert figures.value("kafka_brokers") == 1
+
+
+def test_the_documentation_lists_what_is_served(figures: Exposition) -> None:
+    check_page("Broker", figures)
 
 
 def test_groups_and_their_lag_are_there_after_a_restart_without_any_client(tmp_path: Path) -> None:

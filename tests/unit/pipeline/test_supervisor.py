@@ -17,6 +17,7 @@ from penstock.core.errors import BrokerUnreachable, marker
 from penstock.core.exit_codes import ExitCode
 from penstock.core.metrics import Metrics
 from penstock.pipeline.failure import PipelineFailed
+from penstock.pipeline.pipeline_metrics import PipelineMetrics
 from penstock.pipeline.progress import BatchProgress
 from penstock.pipeline.run_settings import Event, RunSettings
 from penstock.pipeline.supervisor import ATTEMPTS_WITHOUT_PROGRESS, Supervisor
@@ -65,8 +66,7 @@ class Run:
         self.batches: list[int] = []
         self.starts = 0
         self._queries: Iterator[Pretended] = iter(queries)
-        self.metrics = Metrics()
-        settings = RunSettings(once=once, report=self.events.append, metrics=self.metrics)
+        settings = RunSettings(once=once, report=self.events.append)
         answers = iter(owns)
         self.supervisor = Supervisor(
             "p",
@@ -107,9 +107,13 @@ def test_what_may_pass_is_tried_again_and_progress_forgives() -> None:
 def test_batches_rows_and_restarts_are_counted_over_the_restarts() -> None:
     run = Run([Pretended(Report(0), Report(1), error="ValueError: odd"), Pretended(Report(1), Report(2))])
     run.supervisor.run()
-    assert run.metrics.value("penstock_pipeline_batch_seconds_count", pipeline="p") == 3
-    assert run.metrics.value("penstock_pipeline_rows_total", pipeline="p") == 30
-    assert run.metrics.value("penstock_pipeline_restarts_total", pipeline="p") == 1
+    metrics = Metrics()
+    figures = PipelineMetrics(metrics)
+    for event in run.events:
+        figures.apply(event)
+    assert metrics.value("penstock_pipeline_batch_seconds_count", pipeline="p", sink="") == 3
+    assert metrics.value("penstock_pipeline_rows_read_total", pipeline="p", sink="") == 30
+    assert metrics.value("penstock_pipeline_restarts_total", pipeline="p", sink="") == 1
 
 
 def test_what_does_not_pass_ends_after_a_few_attempts() -> None:

@@ -88,16 +88,15 @@ class BrokerProcess:
         lifetime: Lifetime,
         timeout_s: float = READY_TIMEOUT_S,
         metrics: str | None = None,
-        log_format: str | None = None,
     ) -> BrokerProcess:
-        """`metrics` is an address for its metrics; `log_format` is that of its stderr."""
+        """`metrics` is an address for its metrics; without one it serves none."""
         # A file: a pipe that is not read would eventually block the child.
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child does
         with _secrets_file(settings or {}) as secrets_file:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
                 [
                     *_command(data_dir, listen, settings or {}, secrets_file, lifetime),
-                    *_options(metrics, log_format),
+                    *([] if metrics is None else ["--metrics", metrics]),
                 ],
                 stdin=subprocess.PIPE if isinstance(lifetime, WithParent) else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -208,11 +207,6 @@ def _command(
         case WhileUsed(lock_file):
             command += ["--exit-when-unused", str(lock_file)]
     return command
-
-
-def _options(metrics: str | None, log_format: str | None) -> Sequence[str]:
-    given = (("--metrics", metrics), ("--log-format", log_format))
-    return [word for option, value in given if value is not None for word in (option, value)]
 
 
 def _environment() -> dict[str, str]:

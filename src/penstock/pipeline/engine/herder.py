@@ -29,7 +29,7 @@ from penstock.pipeline.engine.desired_state import DesiredState, DesiredStates, 
 from penstock.pipeline.engine.event_log import EventLog, log_path
 from penstock.pipeline.engine.execution import Execution, Hosted
 from penstock.pipeline.engine.host import Host, Outcome, Run, Work
-from penstock.pipeline.run_settings import Event
+from penstock.pipeline.run_settings import Event, ignore
 from penstock.pipeline.status import PipelineStatus
 
 STOP_TIMEOUT_S: Final = 180.0  # longer than a supervisor waits for a batch
@@ -67,9 +67,12 @@ class Herder:
         load_file: LoadFile | None = None,
         *,
         first_pause_s: float = 1.0,
+        on_event: Callable[[Event], None] = ignore,
     ) -> None:
+        """`on_event` hears all events of all pipelines, from any thread."""
         self._host = host
         self._first_pause_s = first_pause_s
+        self._on_event = on_event
         self._states = states
         self._logs = logs
         self._load_file = load_file
@@ -314,6 +317,7 @@ class Herder:
             if pipeline.execution is execution and (pipeline.invalid is None or execution.is_attached):
                 pipeline.status.apply(event)
         pipeline.log.append(event)
+        self._on_event(event)
         execution.listen(event)
 
     # The thread of an execution

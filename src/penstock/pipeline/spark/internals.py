@@ -295,6 +295,7 @@ class ReportedBatch:
     offsets: Sequence[tuple[Any, Any]]
     metrics: Mapping[str, Any]
     watermark: str | None
+    output_rows: int | None = None  # Spark does not know it for every sink
 
 
 def read_progress(text: str) -> ReportedBatch:
@@ -310,7 +311,14 @@ def read_progress(text: str) -> ReportedBatch:
         offsets=[(source.get("endOffset"), source.get("latestOffset")) for source in progress["sources"]],
         metrics=progress.get("observedMetrics") or {},
         watermark=(progress.get("eventTime") or {}).get("watermark"),
+        output_rows=_output_rows(progress.get("sink") or {}),
     )
+
+
+def _output_rows(sink: Mapping[str, Any]) -> int | None:
+    """Spark has -1 for a sink that does not say."""
+    rows = int(sink.get("numOutputRows", -1))
+    return rows if rows >= 0 else None
 
 
 def new_progress(query: StreamingQuery, last_batch_id: int) -> list[ReportedBatch]:
