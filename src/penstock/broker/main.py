@@ -24,6 +24,7 @@ import uvloop
 
 from penstock.broker.housekeeping import Housekeeping
 from penstock.broker.local_metadata_store import LocalMetadataStore
+from penstock.broker.log_settings import log_config
 from penstock.broker.network.endpoints import (
     BoundListener,
     advertised_endpoints,
@@ -31,7 +32,7 @@ from penstock.broker.network.endpoints import (
     close_all,
 )
 from penstock.broker.network.server import Server
-from penstock.broker.node import Node, log_config
+from penstock.broker.node import Node
 from penstock.broker.presence import loss_of
 from penstock.broker.system import SystemClock, SystemEntropy
 from penstock.core.addresses import host_port_text, is_loopback

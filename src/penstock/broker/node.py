@@ -18,6 +18,7 @@ from penstock.broker.access import Access, authorizer_of
 from penstock.broker.appends import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
+from penstock.broker.log_settings import log_config, say_without_effect
 from penstock.broker.metrics import RequestMetrics, TopicMetrics, flush_time
 from penstock.broker.new_logs import NewLogs
 from penstock.broker.partition import Partition, role_of
@@ -58,8 +59,7 @@ from penstock.metadata.image import (
 )
 from penstock.metadata.store import CommittedChanges, Decide, MetadataStore, OnDecided
 from penstock.metadata.topic_config import TopicConfig
-from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
-from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, is_internal
+from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from penstock.protocol.error_codes import BrokerError
 from penstock.security.authorizer import Client
 
@@ -284,7 +284,7 @@ class Node:
     def _carry_out(self, change: Change) -> None:
         match change:
             case TopicCreated(topic):
-                _say_without_effect(topic)
+                say_without_effect(topic)
                 self._serve(topic)
             case TopicDeleted():
                 self._drop_deleted_topics()
@@ -294,7 +294,7 @@ class Node:
             case PartitionChanged(topic_id, index):
                 self._change_role(self.image.topics_by_id[topic_id], index)
             case TopicConfigChanged(topic_id):
-                _say_without_effect(self.image.topics_by_id[topic_id])
+                say_without_effect(self.image.topics_by_id[topic_id])
                 self._reconfigure(self.image.topics_by_id[topic_id])
             case BrokerConfigChanged():
                 self._use_dynamic_config()
@@ -420,40 +420,3 @@ class Node:
         self._on_fatal(
             f"{self.log_directory.path}: fsync failed: {error.strerror}; nothing more can be promised, check the disk"
         )
-
-
-def _say_without_effect(topic: TopicImage) -> None:
-    """Kafka's clients may set what this version does not do yet. The coordinators' own topics are no news."""
-    unused = [] if is_internal(topic.name) else names_without_effect(topic.configs, TOPIC_CONFIGS)
-    if unused:
-        logger.warning("topic '%s': settings without effect in this version: %s", topic.name, ", ".join(unused))
-
-
-def log_config(topic: str, config: TopicConfig, broker: BrokerConfig) -> LogConfig:
-    """The settings of a log, from its topic's and its broker's configuration."""
-    segment_bytes, segment_ms = config.roll_bytes, config.segment_ms
-    if is_internal(topic):
-        segment_bytes = min(segment_bytes, limits.COORDINATOR_SEGMENT_BYTES_MAX)
-    if config.compacts:
-        # As in Kafka: the active segment is never compacted, so it must be rolled before its records are overdue.
-        segment_ms = min(segment_ms, config.max_compaction_lag_ms)
-    return LogConfig(
-        segment_bytes=segment_bytes,
-        segment_ms=segment_ms,
-        segment_jitter_ms=config.segment_jitter_ms,
-        segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-        flush_messages=config.flush_messages,
-        flush_ms=config.flush_ms,
-        contiguous_offsets=not config.compacts,
-        producer_id_expiration_ms=broker.producer_id_expiration_ms,
-        deletes=config.deletes,
-        compacts=config.compacts,
-        retention_ms=config.retention_ms,
-        retention_bytes=config.retention_bytes,
-        file_delete_delay_ms=config.file_delete_delay_ms,
-        delete_retention_ms=config.delete_retention_ms,
-        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
-        min_compaction_lag_ms=config.min_compaction_lag_ms,
-        max_compaction_lag_ms=config.max_compaction_lag_ms,
-    )

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.deferred import Deferred
-from penstock.broker.network.sender import SENDFILE_BYTES_MIN, is_memory
+from penstock.broker.network.answers import MeteredSlot, Slot, joined
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY, Route
 from penstock.core import limits
@@ -43,31 +43,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PRODUCE_KEY: Final = 0
-
-
-class _Slot:
-    """A request's place in the line of responses."""
-
-    __slots__ = ("answer", "correlation_id", "received_s", "route", "version")
-
-    def __init__(self, route: Route, version: int, correlation_id: int, answer: Any, received_s: float) -> None:
-        self.route = route
-        self.received_s = received_s
-        self.version = version
-        self.correlation_id = correlation_id
-        self.answer = answer  # a response message, or a Deferred that will have one
-
-
-class _MeteredSlot(_Slot):
-    """The place of a request that counts for a quota when it is answered."""
-
-    __slots__ = ("usage",)
-
-    def __init__(
-        self, route: Route, version: int, correlation_id: int, answer: Any, received_s: float, usage: Usage
-    ) -> None:
-        super().__init__(route, version, correlation_id, answer, received_s)
-        self.usage = usage
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -96,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(
             largest if authentication is None else min(largest, config.sasl_server_max_receive_size)
         )
-        self._line: deque[_Slot] = deque()
+        self._line: deque[Slot] = deque()
         self._outgoing: list[Any] = []
         self._handling = False
         self._reading_paused = False
@@ -272,9 +247,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._count_errors(route, answer)
             return
         if usage is None:
-            self._line.append(_Slot(route, version, correlation_id, answer, self._received_s))
+            self._line.append(Slot(route, version, correlation_id, answer, self._received_s))
         else:
-            self._line.append(_MeteredSlot(route, version, correlation_id, answer, self._received_s, usage))
+            self._line.append(MeteredSlot(route, version, correlation_id, answer, self._received_s, usage))
 
     # Answers
 
@@ -308,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
                         counted = len(outgoing)
                 route, received_s, answered = slot.route, slot.received_s, 0
             answered += 1
-            if slot.__class__ is _MeteredSlot:
+            if slot.__class__ is MeteredSlot:
                 self._charge(slot.usage, route, answer)
             outgoing += route.write(slot.version, slot.correlation_id, answer)
             if not route.counts_own_errors:
@@ -333,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, outgoing: list[Any]) -> bool:
         self._outgoing = []
         try:
-            chunks = _joined(outgoing)
+            chunks = joined(outgoing)
             self._traffic.bytes_out.value += len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
             self._sender.send(chunks)
         except OSError as error:
@@ -466,24 +441,3 @@ class Connection(asyncio.BufferedProtocol):
         self._failure = reason
         if not self._handling:
             self._close_when_answered()
-
-
-def _joined(chunks: list[Any]) -> list[Any]:
-    """Neighbouring pieces of memory become one, and slices too small to be worth a sendfile become memory."""
-    if len(chunks) == 1:
-        return chunks if is_memory(chunks[0]) or len(chunks[0]) >= SENDFILE_BYTES_MIN else [chunks[0].read()]
-    joined: list[Any] = []
-    memory: list[Any] = []
-    for chunk in chunks:
-        if is_memory(chunk):
-            memory.append(chunk)
-        elif len(chunk) < SENDFILE_BYTES_MIN:
-            memory.append(chunk.read())
-        else:
-            if memory:
-                joined.append(b"".join(memory))
-                memory = []
-            joined.append(chunk)
-    if memory:
-        joined.append(b"".join(memory))
-    return joined
