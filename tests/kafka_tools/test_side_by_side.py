@@ -15,6 +15,7 @@ from typing import Final
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from penstock.testing import Broker
 from penstock.testing.apache_kafka import ApacheKafka
@@ -103,6 +104,9 @@ kafka-configs --describe --entity-type brokers --entity-default
 kafka-configs --describe --entity-type brokers
 kafka-configs --alter --entity-type brokers --entity-default --add-config max.connections.per.ip=-4
 kafka-configs --alter --entity-type brokers --entity-name NODE --add-config node.id=7
+kafka-configs --alter --entity-type brokers --entity-name NODE --add-config min.insync.replicas=1
+kafka-configs --alter --entity-type brokers --entity-default --add-config min.insync.replicas=1
+kafka-configs --alter --entity-type brokers --entity-default --delete-config min.insync.replicas
 kafka-configs --alter --entity-type brokers --entity-name NODE --delete-config log.cleaner.threads,max.connections
 kafka-configs --alter --entity-type brokers --entity-name NODE --delete-config log.cleaner.threads
 kafka-configs --alter --entity-type brokers --entity-default --delete-config log.retention.ms
@@ -218,6 +222,18 @@ DIFFERENT_SECURITY: Final = {
     "ssl.truststore.type",
     "super.users",
 }
+# Listeners, TLS, SASL and users of all rights are changed in the broker's file; the others are Java classes, and parts
+# that this broker does not have.
+CHANGED_IN_THE_FILE: Final = (
+    "config.providers",
+    "cordoned.log.dirs",
+    "listener",
+    "max.connection.creation.rate",
+    "principal.builder.class",
+    "sasl.",
+    "ssl.",
+    "super.users",
+)
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +276,32 @@ def test_settings_of_brokers_are_described_alike(
     different = [f"{name}\n  here:   {here[name]}\n  Apache: {there[name]}" for name in sorted(shared)]
     different = [each for name, each in zip(sorted(shared), different, strict=True) if here[name] != there[name]]
     assert not different, "\n".join(different)
+
+
+def test_settings_of_brokers_are_changed_alike(own_broker: Broker, apache_kafka: ApacheKafka) -> None:
+    """Every setting that Apache Kafka describes is given the value that it has there."""
+    there, here = (AdminClient({"bootstrap.servers": each.bootstrap_servers}) for each in (apache_kafka, own_broker))
+    resource = ConfigResource("broker", "1")
+    known = there.describe_configs([resource])[resource].result(PATIENCE_S)
+    wanted = {name: entry.value or "" for name, entry in known.items() if not name.startswith(CHANGED_IN_THE_FILE)}
+    assert len(wanted) > 200
+    different = {}
+    for name, value in wanted.items():
+        outcomes = [alteration(admin, name, value) for admin in (here, there)]
+        if outcomes[0] != outcomes[1]:
+            different[name] = outcomes
+    assert different == {}
+
+
+def alteration(admin: AdminClient, name: str, value: str) -> str:
+    """The error of a change that is checked only, or ok."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("broker", "1", incremental_configs=[entry])
+    try:
+        admin.incremental_alter_configs([resource], validate_only=True)[resource].result(PATIENCE_S)
+    except confluent_kafka.KafkaException as refused:
+        return str(refused.args[0].name())
+    return "ok"
 
 
 def broker_settings(tools: BrokerTools) -> dict[str, str]:

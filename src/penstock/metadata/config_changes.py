@@ -20,6 +20,7 @@ from penstock.metadata.config_definition import (
     DynamicScope,
     definition_of,
 )
+from penstock.metadata.config_description import MIN_INSYNC_REPLICAS
 from penstock.metadata.group_config_definitions import (
     CLIENT_METRICS_CONFIGS,
     GROUP_CONFIGS,
@@ -75,6 +76,13 @@ def change_broker_config(
     current: Mapping[str, str], operations: Iterable[ConfigOperation], config: BrokerConfig, *, per_broker: bool
 ) -> dict[str, str]:
     """IncrementalAlterConfigs for the same settings."""
+    operations = tuple(operations)
+    if not per_broker and any(
+        each.name == MIN_INSYNC_REPLICAS and each.operation == Operation.DELETE for each in operations
+    ):
+        raise BrokerError(
+            ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} of the cluster can be changed, and cannot be removed."
+        )
     try:
         configs = _changed(current, operations, _broker_definition)
     except BrokerError as error:
@@ -117,6 +125,11 @@ def _checked_topic_config(configs: dict[str, str], inherited: TopicConfig) -> di
 
 
 def _checked_broker_config(configs: dict[str, str], config: BrokerConfig, *, per_broker: bool) -> dict[str, str]:
+    if per_broker and MIN_INSYNC_REPLICAS in configs:
+        # KIP-966: which replicas may lead is decided by one value for the whole cluster.
+        raise BrokerError(
+            ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} cannot be set for one broker; set it for all brokers."
+        )
     try:
         for name, text in configs.items():
             definition = _broker_definition(name)

@@ -19,7 +19,7 @@ from penstock.metadata.group_config_definitions import BROKER_SETTINGS, CLIENT_M
 from penstock.metadata.topic_config import inherited_values
 from penstock.metadata.topic_config_definitions import BROKER_SYNONYMS, TOPIC_CONFIGS
 
-_MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +116,10 @@ def _own_row(
 
 def _with_cluster_minimum(layers: BrokerLayers) -> BrokerLayers:
     """As with eligible leader replicas (KIP-966): the cluster always has a `min.insync.replicas` of its own."""
-    if _MIN_INSYNC_REPLICAS in layers.cluster_wide:
+    if MIN_INSYNC_REPLICAS in layers.cluster_wide:
         return layers
-    text = layers.static.get(_MIN_INSYNC_REPLICAS, BROKER_CONFIGS[_MIN_INSYNC_REPLICAS].default or "")
-    return replace(layers, cluster_wide={**layers.cluster_wide, _MIN_INSYNC_REPLICAS: text})
+    text = layers.static.get(MIN_INSYNC_REPLICAS, BROKER_CONFIGS[MIN_INSYNC_REPLICAS].default or "")
+    return replace(layers, cluster_wide={**layers.cluster_wide, MIN_INSYNC_REPLICAS: text})
 
 
 def config_text(value: ConfigValue) -> str | None:

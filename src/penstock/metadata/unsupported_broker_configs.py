@@ -21,8 +21,7 @@ _WITHOUT_EFFECT: Final = """
     controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
     controller.socket.timeout.ms delete.records.purgatory.purge.interval.requests
     fetch.purgatory.purge.interval.requests group.coordinator.append.linger.ms group.coordinator.background.threads
-    group.coordinator.cached.buffer.max.bytes group.coordinator.threads group.share.assignment.interval.ms
-    group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
+    group.coordinator.threads group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
     group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
     group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
     group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
@@ -30,7 +29,7 @@ _WITHOUT_EFFECT: Final = """
     group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
     group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
     group.share.partition.max.record.locks group.share.record.lock.duration.ms group.share.session.timeout.ms
-    group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
+    group.streams.heartbeat.interval.ms
     group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
     group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
     group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
@@ -41,7 +40,7 @@ _WITHOUT_EFFECT: Final = """
     metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
     metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica.alter.log.dirs.threads
     producer.purgatory.purge.interval.requests replication.quota.window.num replication.quota.window.size.seconds
-    share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
+    share.coordinator.append.linger.ms share.coordinator.load.buffer.size
     share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
     share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
     share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes

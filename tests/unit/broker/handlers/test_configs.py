@@ -313,6 +313,14 @@ def test_the_minimum_of_insync_replicas_is_the_clusters(client_with: ClientMaker
         shown = describe(client, kind, resource, name, include_synonyms=True)[name]
         assert (shown.value, shown.config_source) == ("2", 3)
         assert (shown.synonyms[0].name, shown.synonyms[0].source) == (name, 3)
+    for resource, operation, value, code in (
+        ("1", SET, "1", ErrorCode.INVALID_CONFIG),
+        ("", SET, "1", ErrorCode.NONE),
+        ("", DELETE, None, ErrorCode.INVALID_CONFIG),
+    ):
+        [changed] = client.ask(change((BROKER, resource, [(name, operation, value)]))).responses
+        assert changed.error_code == code
+    assert describe(client, BROKER, "", name)[name].value == "1"
 
 
 def test_a_group_that_does_not_exist_is_described_with_the_defaults(client_with: ClientMaker) -> None:
@@ -430,6 +438,10 @@ def test_levels_that_are_refused(
     ("name", "value", "per_broker_only"),
     [
         ("log.cleaner.threads", "2", False),
+        ("group.coordinator.cached.buffer.max.bytes", "2097152", False),
+        ("share.coordinator.cached.buffer.max.bytes", "2097152", False),
+        ("group.share.assignment.interval.ms", "2000", False),
+        ("group.streams.assignment.interval.ms", "2000", False),
         ("num.io.threads", "16", False),
         ("leader.replication.throttled.rate", "1000", False),
         ("sasl.kerberos.kinit.cmd", "/bin/kinit", True),
