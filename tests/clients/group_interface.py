@@ -32,6 +32,7 @@ NO_NEWER_PROTOCOL: Final[Mapping[str, str]] = dict.fromkeys(
         "group.protocol=consumer, uniform assignor",
         "group.protocol=consumer, range assignor",
         "group.protocol=consumer, go on from the commit",
+        "group.protocol=consumer, rolling upgrade and back",
     ),
     "it speaks the classic group protocol only",
 )

@@ -190,3 +190,21 @@ def test_newer_protocol_goes_on_from_the_commit(
     first.close()
     _fill(reference, topic, (0, 1), 2)
     _await_received(join(group, topic, remote_assignor="uniform"), _offsets((0, 1), range(3, 5)))
+
+
+@pytest.mark.feature("group.protocol=consumer, rolling upgrade and back")
+def test_rolling_upgrade_and_back(reference: KafkaClient, join: Join, new_topic: NewTopic, group: str) -> None:
+    """A member of the other protocol joins, and the one that was there leaves."""
+    topic = new_topic(partitions=len(PARTITIONS))
+    _fill(reference, topic, PARTITIONS, 1)
+    member = join(group, topic)
+    _await_received(member, _offsets(PARTITIONS, range(1)))
+    for number, remote_assignor in enumerate(("uniform", None), 1):
+        member.commit()
+        successor = join(group, topic, remote_assignor=remote_assignor)
+        _await_shared(member, successor)
+        member.close()
+        _await_assigned(successor, PARTITIONS)
+        _fill(reference, topic, PARTITIONS, 1)
+        _await_received(successor, _offsets(PARTITIONS, range(number, number + 1)))
+        member = successor
