@@ -25,6 +25,7 @@ from penstock.pipeline.process_state import EmbeddedBrokers, process_wide
 from penstock.pipeline.reachability import BrokerWatch
 from penstock.protocol.error_codes import BrokerError
 from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
+from penstock.wire.errors import Right, require_success
 from penstock.wire.metadata import TopicMetadata
 
 _KAFKA: Final = "kafka."
@@ -61,6 +62,17 @@ class Brokers:
                 self._topics[place] = client.metadata(None, timeout_s=_TIMEOUT_S).topics
         return self._topics[place]
 
+    def check_described(self, purpose: str, topic: str, kafka: Mapping[str, str], operation: str) -> None:
+        """Lists of topics leave out what a client may not describe; asked for it by name, a broker says so.
+
+        `operation` is what the pipeline will do with the topic.
+        """
+        with asking(purpose, kafka) as client:
+            try:
+                client.metadata([topic], timeout_s=_TIMEOUT_S)
+            except BrokerError as refusal:
+                require_success(refusal.code, f"topic '{topic}'", needs=(Right(operation, "topic", topic),))
+
     def topic_id(self, purpose: str, topic: str, kafka: Mapping[str, str]) -> str | None:
         """None if the topic did not exist when this run asked, or its broker gives no ids."""
         found = self.topics(purpose, kafka).get(topic)
@@ -71,6 +83,7 @@ class Brokers:
         place = tuple(sorted(_wire(kafka).items()))
         if topic in self.topics(purpose, kafka):
             return
+        self.check_described(purpose, topic, kafka, "Write")
         try:
             Admin(_wire(kafka)).create_topic(topic)
             with asking(purpose, kafka) as client:

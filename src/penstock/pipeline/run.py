@@ -121,7 +121,11 @@ class PipelineRun:
             check_topics(name, source, self.brokers)
         for branch in spec.branches:
             if branch.sink.kafka is not None:
-                self.brokers.topics(branch.in_sink("sink.topic"), self.brokers.of(branch.sink.kafka))
+                purpose, kafka = branch.in_sink("sink.topic"), self.brokers.of(branch.sink.kafka)
+                known = self.brokers.topics(purpose, kafka)
+                for topic in branch.sink.topics().values():
+                    if topic not in known:
+                        self.brokers.check_described(purpose, topic, kafka, "Write")
 
     def read(self, name: str, source: Source) -> DataFrame:
         """The good rows of a source. The run keeps its dead letters, if any."""

@@ -39,6 +39,7 @@ def check_topics(name: str, source: Source, brokers: Brokers) -> TopicIds:
     topics = brokers.topics(key, brokers.of(source.kafka))
     for topic in source.named_topics:
         if topic not in topics:
+            brokers.check_described(f"{key}.topic", topic, brokers.of(source.kafka), "Read")
             resembled = nearest(topic, [known for known, found in topics.items() if not found.is_internal])
             hint = f"did you mean '{resembled}'?" if resembled else f"create it: penstock topic create {topic}"
             raise PipelineFailed(f"{key}.topic: topic '{topic}' does not exist; {hint}", ExitCode.NOT_FOUND)

@@ -19,7 +19,7 @@ from penstock.protocol.definitions.metadata import MetadataRequest
 from penstock.protocol.error_codes import BrokerError, ErrorCode, known_code
 from penstock.protocol.schema import Message
 from penstock.wire.connection import Address, Connection, Pending
-from penstock.wire.errors import ConnectionLost, require_success
+from penstock.wire.errors import ConnectionLost, Right, require_success
 from penstock.wire.metadata import ClusterMetadata, TopicMetadata, metadata_request, read_metadata
 from penstock.wire.retry import Retry
 from penstock.wire.settings import WireSettings
@@ -199,7 +199,9 @@ class Cluster:
         request = FindCoordinatorRequest(key_type=_KEY_TYPES[kind], coordinator_keys=[key])
         response: FindCoordinatorResponse = connection.ask(request, version)
         found = response.coordinators[0]
-        require_success(found.error_code, f"coordinator of {kind} '{key}'", found.error_message)
+        # Finding a coordinator needs Describe, which these imply; what follows needs them.
+        needed = Right("Read", "group", key) if kind == "group" else Right("Write", "transactional id", key)
+        require_success(found.error_code, f"coordinator of {kind} '{key}'", found.error_message, needs=(needed,))
         self._brokers[found.node_id] = Address(found.host, found.port)
         self._coordinators[kind, key] = found.node_id
         return found.node_id
@@ -258,7 +260,7 @@ class Cluster:
                     elif known_code(code).retriable:
                         failure = BrokerError(known_code(code), f"{partition}: {known_code(code).text}")
                     else:
-                        require_success(code, str(partition))
+                        require_success(code, str(partition), needs=(Right("Describe", "topic", partition.topic),))
             except ConnectionLost as lost:
                 failure = lost
         return failure

@@ -23,7 +23,7 @@ from penstock.protocol.exchange import ReceiveBuffer
 from penstock.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD, parse_header
 from penstock.wire.cluster import Cluster, Leader
 from penstock.wire.connection import Connection, Pending
-from penstock.wire.errors import ConnectionLost, require_success
+from penstock.wire.errors import ConnectionLost, Right, require_success
 
 DEFAULT_MAX_BYTES: Final = 4 * 1024 * 1024
 DEFAULT_MAX_WAIT_MS: Final = 500
@@ -225,7 +225,7 @@ def _read(pending: Pending, partition: TopicPartition, offset: int) -> Fetched:
     if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
         raise ProtocolError(f"{subject}: the response to a fetch does not contain exactly this partition")
     answer: PartitionData = response.responses[0].partitions[0]
-    require_success(answer.error_code, subject)
+    require_success(answer.error_code, subject, needs=(Right("Read", "topic", partition.topic),))
     records = _EMPTY if answer.records is None else answer.records
     size, next_offset = whole_batches(records, subject) if records else (0, offset)
     return Fetched(

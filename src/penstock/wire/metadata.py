@@ -17,7 +17,7 @@ from penstock.protocol.definitions.metadata import (
 )
 from penstock.protocol.error_codes import ErrorCode
 from penstock.wire.connection import Address
-from penstock.wire.errors import require_success
+from penstock.wire.errors import Right, require_success
 
 # Codes of a topic that does not exist, or is still being created.
 _ABSENT: Final = frozenset(
@@ -67,7 +67,8 @@ def read_metadata(response: MetadataResponse) -> ClusterMetadata:
     for topic in response.topics:
         if topic.error_code in _ABSENT:
             continue
-        require_success(topic.error_code, f"topic '{topic.name}'")
+        needed = Right("Describe", "topic", topic.name or "")
+        require_success(topic.error_code, f"topic '{topic.name}'", needs=(needed,))
         topics[topic.name or ""] = _topic(topic)
     return ClusterMetadata(
         cluster_id=response.cluster_id,

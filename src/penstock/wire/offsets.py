@@ -31,7 +31,7 @@ from penstock.protocol.definitions.offset_fetch import (
 from penstock.protocol.schema import Message
 from penstock.wire.cluster import Cluster, Leader, PartitionResult
 from penstock.wire.connection import Connection
-from penstock.wire.errors import require_success
+from penstock.wire.errors import Right, require_success
 
 OffsetAt = Literal["earliest", "latest"] | int
 """The earliest offset, the end offset, or the offset of the first record at or after a timestamp in ms."""
@@ -113,12 +113,14 @@ def fetch_committed(
         version = connection.version_for(OffsetFetchRequest, at_least=_MANY_GROUPS_SINCE, at_most=_BY_NAME_UNTIL)
         response: OffsetFetchResponse = connection.ask(request, version)
         answer = response.groups[0]
-        require_success(answer.error_code, f"group '{group}'")
+        described = Right("Read", "group", group)
+        require_success(answer.error_code, f"group '{group}'", needs=(described,))
         committed = {}
         for topic in answer.topics:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
-                require_success(each.error_code, f"group '{group}', {partition}")
+                needs = (described, Right("Describe", "topic", topic.name))
+                require_success(each.error_code, f"group '{group}', {partition}", needs=needs)
                 if each.committed_offset != _NO_OFFSET:
                     committed[partition] = OffsetAndMetadata(each.committed_offset, each.metadata or "")
         return committed
@@ -140,13 +142,15 @@ def commit_offsets(
     def attempt(connection: Connection) -> None:
         version = connection.version_for(OffsetCommitRequest, at_most=_BY_NAME_UNTIL)
         response: OffsetCommitResponse = connection.ask(request, version)
-        require_partition_success(response, f"group '{group}'")
+        require_partition_success(response, f"group '{group}'", (Right("Read", "group", group),))
 
     cluster.ask_coordinator("group", group, attempt, timeout_s)
 
 
-def require_partition_success(response: Any, subject: str) -> None:
-    """For responses that contain only an error code per partition."""
+def require_partition_success(response: Any, subject: str, needs: tuple[Right, ...]) -> None:
+    """For responses to offset commits, which contain only an error code per partition."""
     for topic in response.topics:
+        every = (*needs, Right("Read", "topic", topic.name))
         for answer in topic.partitions:
-            require_success(answer.error_code, f"{subject}, {TopicPartition(topic.name, answer.partition_index)}")
+            partition = TopicPartition(topic.name, answer.partition_index)
+            require_success(answer.error_code, f"{subject}, {partition}", needs=every)

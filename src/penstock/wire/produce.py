@@ -30,7 +30,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode, known_code
 from penstock.protocol.record_batch import HEADER_BYTES, SEQUENCE_MASK, parse_header, with_producer
 from penstock.wire.cluster import Cluster, Leader
 from penstock.wire.connection import Connection, Pending
-from penstock.wire.errors import ConnectionLost, require_success
+from penstock.wire.errors import ConnectionLost, Right, require_success
 
 Batch = bytes | bytearray | memoryview
 DEFAULT_REQUEST_BYTES: Final = 1024 * 1024
@@ -294,7 +294,8 @@ class BatchSender:
             return
         reasons = [answer.error_message, *(error.batch_index_error_message for error in answer.record_errors)]
         detail = "; ".join(reason for reason in reasons if reason)
-        require_success(answer.error_code, str(outgoing.partition), detail)
+        needed = Right("Write", "topic", outgoing.partition.topic)
+        require_success(answer.error_code, str(outgoing.partition), detail, needs=(needed,))
 
     def _recover(self, unsent: list[_OutgoingBatch]) -> None:
         """Waits for the requests in flight, then retries the failed batches and sends `unsent` after them."""

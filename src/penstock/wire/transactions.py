@@ -35,7 +35,7 @@ from penstock.protocol.definitions.txn_offset_commit import (
 from penstock.protocol.error_codes import ErrorCode
 from penstock.wire.cluster import Cluster
 from penstock.wire.connection import Connection
-from penstock.wire.errors import require_success
+from penstock.wire.errors import Right, require_success
 from penstock.wire.offsets import require_partition_success
 
 TRANSACTION_VERSION_2: Final = 2
@@ -61,6 +61,10 @@ def transaction_version(cluster: Cluster, timeout_s: float | None) -> int:
     return cluster.ask_any("cluster features", lambda connection: connection.features.get(_FEATURE, 0), timeout_s)
 
 
+def _writes(transactional_id: str) -> tuple[Right]:
+    return (Right("Write", "transactional id", transactional_id),)
+
+
 def init_producer_id(
     cluster: Cluster,
     transactional_id: str | None,
@@ -82,7 +86,7 @@ def init_producer_id(
         response: InitProducerIdResponse = connection.ask(
             request, connection.version_for(InitProducerIdRequest, at_least=at_least)
         )
-        require_success(response.error_code, subject)
+        require_success(response.error_code, subject, needs=_writes(transactional_id or ""))
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     if transactional_id is None:
@@ -117,7 +121,8 @@ def add_partitions_to_txn(
             for answer in topic.results_by_partition
         ]
         for code, partition in sorted(answers, key=lambda each: each[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
-            require_success(code, f"transactional id '{transactional_id}', {partition}")
+            needs = (*_writes(transactional_id), Right("Write", "topic", partition.topic))
+            require_success(code, f"transactional id '{transactional_id}', {partition}", needs=needs)
 
     cluster.ask_coordinator("transaction", transactional_id, attempt, timeout_s)
 
@@ -134,7 +139,8 @@ def add_offsets_to_txn(
 
     def attempt(connection: Connection) -> None:
         response: AddOffsetsToTxnResponse = connection.ask(request, connection.version_for(AddOffsetsToTxnRequest))
-        require_success(response.error_code, f"transactional id '{transactional_id}', group '{group}'")
+        needs = (*_writes(transactional_id), Right("Read", "group", group))
+        require_success(response.error_code, f"transactional id '{transactional_id}', group '{group}'", needs=needs)
 
     cluster.ask_coordinator("transaction", transactional_id, attempt, timeout_s)
 
@@ -169,7 +175,8 @@ def txn_offset_commit(
             TxnOffsetCommitRequest, at_most=_EXPLICIT_OFFSETS_UNTIL if is_explicit else None
         )
         response: TxnOffsetCommitResponse = connection.ask(request, version)
-        require_partition_success(response, f"transactional id '{transactional_id}', group '{group}'")
+        needs = (*_writes(transactional_id), Right("Read", "group", group))
+        require_partition_success(response, f"transactional id '{transactional_id}', group '{group}'", needs)
 
     cluster.ask_coordinator("group", group, attempt, timeout_s)
 
@@ -189,7 +196,7 @@ def end_txn(
     def attempt(connection: Connection) -> ProducerIdentity:
         version = connection.version_for(EndTxnRequest, at_most=_SAME_EPOCH_UNTIL if same_epoch else None)
         response: EndTxnResponse = connection.ask(request, version)
-        require_success(response.error_code, f"transactional id '{transactional_id}'")
+        require_success(response.error_code, f"transactional id '{transactional_id}'", needs=_writes(transactional_id))
         if response.producer_id < 0:
             return producer
         return ProducerIdentity(response.producer_id, response.producer_epoch)

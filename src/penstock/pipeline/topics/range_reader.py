@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.core.errors import BrokerUnreachable, UnknownTopic
+from penstock.core.errors import AccessDenied, BrokerUnreachable, UnknownTopic
 from penstock.pipeline.kernel_cache import use_kernel_cache
 from penstock.pipeline.process_state import discard_client, shared_client
 from penstock.pipeline.topics.data_loss import DataLossPolicy
@@ -63,6 +63,8 @@ def read_range(
             loss.gone(piece.topic_partition, reading.next_offset)
             return
         except BrokerError as refusal:
+            if refusal.entry.condition == AccessDenied.condition:
+                raise  # a retry would change nothing
             if refusal.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise TopicSourceError(f"{piece.topic_partition} cannot be read: {refusal.message}") from refusal
             start_offset = _after_loss(shared_client(settings), piece, reading.next_offset, loss)
