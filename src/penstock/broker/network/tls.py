@@ -68,8 +68,9 @@ class ListenerTls:
         )
 
     def _make(self) -> ssl.SSLContext:
-        self.certificate = _checked_certificate(self._settings)
-        return server_context(self._settings)
+        certificate, context = _checked_certificate(self._settings), server_context(self._settings)
+        self.certificate = certificate
+        return context
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:

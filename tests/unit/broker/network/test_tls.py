@@ -174,6 +174,19 @@ def test_a_changed_file_is_read_again_and_a_bad_one_is_not_used(
     assert ["has expired" in errors[0], "No such file" in errors[1]] == [True, True]
 
 
+def test_a_new_certificate_with_bad_authorities_is_not_used_at_all(authority: Authority, tmp_path: Path) -> None:
+    keystore, authorities = authority.issue("both"), tmp_path / "authorities.pem"
+    authorities.write_bytes(authority.certificate.read_bytes())
+    tls = ListenerTls(settings(keystore, client_auth="required", truststore_file=str(authorities)))
+    context = tls.context
+    keystore.write_bytes(authority.issue("moved", hosts="DNS:elsewhere.example").read_bytes())
+    authorities.write_text("nonsense")
+    assert not tls.reload_if_changed()
+    assert tls.context is context
+    assert tls.covers("localhost")
+    assert not tls.covers("elsewhere.example")
+
+
 # Connections
 
 
