@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-kills pipeline-kills scale new-user check format bench fuzz crash transactions zombies definitions compatibility errors images lock clean
+.PHONY: help demo test test-slow test-kills pipeline-kills scale new-user check format bench fuzz crash transactions compaction zombies definitions compatibility errors images lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -68,6 +68,9 @@ crash: $(STAMP) ## kill -9 under load, many times (CRASH_ARGS="--kills 500")
 
 transactions: $(STAMP) ## a copy in transactions under kill -9 and cut connections (TRANSACTIONS_ARGS="--seed 1")
 	@$(BIN)/python -m tests.robustness.transaction_soak $(TRANSACTIONS_ARGS)
+
+compaction: $(STAMP) ## compaction beside two writers and a reader, under kill -9 (COMPACTION_ARGS="--kills 100")
+	@$(BIN)/python -m tests.robustness.compaction_soak $(COMPACTION_ARGS)
 
 zombies: $(STAMP) ## a thousand races of two producers with one transactional id
 	@$(BIN)/python -m tests.robustness.zombie_races $(ZOMBIES_ARGS)
