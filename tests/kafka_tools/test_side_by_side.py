@@ -26,6 +26,8 @@ from tests.kafka_tools.tools import BrokerTools, Finished, KafkaTools, errors_in
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 PATIENCE_S: Final = 30
+# The records are years old: the first check of retention comes after the test.
+SETTINGS_OF_BOTH: Final = {**SETTINGS, "log.initial.task.delay.ms": "3600000"}
 FIRST_MS: Final = 1_700_000_000_000
 STACK_TRACE_OR_LOG: Final = re.compile(r"\s+at |[\d-]+T[\d:.]+Z ")
 
@@ -238,14 +240,14 @@ CHANGED_IN_THE_FILE: Final = (
 
 @pytest.fixture(scope="module")
 def apache_kafka(kafka_tools: KafkaTools) -> Iterator[ApacheKafka]:
-    with ApacheKafka(config=SETTINGS) as kafka:
+    with ApacheKafka(config=SETTINGS_OF_BOTH) as kafka:
         yield kafka
 
 
 @pytest.fixture
 def own_broker() -> Iterator[Broker]:
     """A broker that no other test has changed."""
-    with Broker(config=SETTINGS) as broker:
+    with Broker(config=SETTINGS_OF_BOTH) as broker:
         yield broker
 
 
