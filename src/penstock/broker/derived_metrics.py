@@ -30,6 +30,10 @@ _Values: TypeAlias = Iterator[tuple[Labels, float] | None]
 # As Kafka: a transaction is late this long after the longest timeout that a producer may ask for (KIP-664).
 _LATE_AFTER_TIMEOUT_MS: Final = 300_000
 
+# By their numbers, in which `coordinator.transaction.TransactionState` has them. Not imported from there: a broker
+# without transactions has not loaded that, and the first scrape would stand still for it.
+_TRANSACTION_STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
 
 def watch_node(node: Node, metrics: Metrics) -> None:
     """Lets `metrics` read the figures of the node."""
@@ -138,9 +142,9 @@ def _number_of_groups(node: Node) -> _Values:
 
 
 def _members(node: Node) -> _Values:
-    from penstock.broker.groups.traits import member_count
-
     for group, _ in _groups(node):
+        from penstock.broker.groups.traits import member_count  # loaded already, as there are groups
+
         yield {"consumergroup": group.group_id}, member_count(group)
 
 
@@ -204,14 +208,12 @@ def _transactions(node: Node) -> list[Transaction] | None:
 
 
 def _transactions_by_state(node: Node) -> _Values:
-    from penstock.coordinator.transaction import TransactionState
-
-    counts: Counter[TransactionState] = Counter()
+    counts: Counter[int] = Counter()
     for transaction in _transactions(node) or ():
         counts[transaction.state] += 1
         yield None
-    for state in (each for each in TransactionState if each <= TransactionState.COMPLETE_ABORT):
-        yield {"state": state.label}, counts[state]
+    for number, label in enumerate(_TRANSACTION_STATES):
+        yield {"state": label}, counts[number]
 
 
 def _oldest_open_s(node: Node) -> _Values:

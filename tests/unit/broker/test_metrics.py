@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from penstock.broker.derived_metrics import watch_node
 from penstock.broker.network.endpoints import bind_all, close_all
 from penstock.broker.network.server import Server
 from penstock.broker.node import Node
+from penstock.coordinator.transaction import TransactionState
 from penstock.core.metrics import Metrics
 from penstock.log.producer_state import ProducerEntry
 from penstock.metadata.listeners import Listener
@@ -288,3 +291,35 @@ def test_connections_that_are_refused(tmp_path: Path) -> None:
 
     metrics = observe(tmp_path, talk, refuse, max_connections="1")
     assert metrics.value("penstock_connections_refused_total", reason="limit") == 1
+
+
+def test_the_states_of_transactions_are_those_of_the_coordinator(tmp_path: Path) -> None:
+    metrics = observe(tmp_path, lambda client: None)
+    served = {sample.labels["state"] for sample in metrics.samples() if sample.name == "penstock_transactions"}
+    assert served == {state.label for state in TransactionState if state <= TransactionState.COMPLETE_ABORT}
+
+
+def test_a_scrape_of_a_new_broker_imports_nothing(tmp_path: Path) -> None:
+    """What is imported on first use is slow, and requests wait meanwhile."""
+    program = """
+import asyncio, sys
+from pathlib import Path
+from penstock.broker.derived_metrics import watch_node
+from penstock.monitoring.http_server import text_of
+from penstock.monitoring.process_metrics import watch_process
+from tests.unit.broker.nodes import node_in
+
+async def main():
+    with node_in(Path(sys.argv[1])) as node:
+        node.request_metrics.count_sizes()
+        watch_node(node, node.metrics)
+        watch_process(node.metrics)
+        from penstock.broker import router
+        before = set(sys.modules)
+        assert await text_of(node.metrics)
+        print(sorted(set(sys.modules) - before))
+
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
