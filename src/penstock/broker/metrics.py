@@ -48,9 +48,9 @@ class RequestMetrics:
         self._errors: defaultdict[tuple[str, int], int] = defaultdict(int)  # by request and code
         self._throttles: defaultdict[int, int] = defaultdict(int)
         self._throttle_ms: defaultdict[int, int] = defaultdict(int)
-        self.request_bytes: defaultdict[int, int] | None = None
+        self.request_bytes: list[int] | None = None
         """By API key, as `response_bytes`; None unless sizes are asked for, so that they cost nothing."""
-        self.response_bytes: defaultdict[int, int] | None = None
+        self.response_bytes: list[int] | None = None
         metrics.counter_reader(
             _PREFIX + "requests_total",
             "Requests answered.",
@@ -68,11 +68,17 @@ class RequestMetrics:
 
     def count_sizes(self) -> None:
         """For connections that are accepted from now on."""
-        received: defaultdict[int, int] = defaultdict(int)
-        sent: defaultdict[int, int] = defaultdict(int)
+        from penstock.broker.router import BY_API_KEY
+
+        # Lists: for every request one of them is added to, which takes half the time of a dictionary.
+        received, sent = [0] * (max(BY_API_KEY) + 1), [0] * (max(BY_API_KEY) + 1)
         self.request_bytes, self.response_bytes = received, sent
-        self._metrics.counter_reader(_PREFIX + "requestbytes_total", "Bytes of requests.", lambda: _by_name(received))
-        self._metrics.counter_reader(_PREFIX + "responsebytes_total", "Bytes of responses.", lambda: _by_name(sent))
+        self._metrics.counter_reader(
+            _PREFIX + "requestbytes_total", "Bytes of requests.", lambda: _by_name(_counted(received))
+        )
+        self._metrics.counter_reader(
+            _PREFIX + "responsebytes_total", "Bytes of responses.", lambda: _by_name(_counted(sent))
+        )
 
     def answered(self, route: Route, seconds: float, count: int) -> None:
         """So many requests of one read are answered together; an acks=0 produce counts as answered."""
@@ -99,6 +105,10 @@ class RequestMetrics:
             except ValueError:
                 error = str(code)
             yield {"request": request, "error": error}, count
+
+
+def _counted(values: list[int]) -> dict[int, int]:
+    return {api_key: value for api_key, value in enumerate(values) if value}
 
 
 def _by_name(by_api_key: Mapping[int, int]) -> list[tuple[Labels, int]]:
