@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import penstock.pipeline
 from penstock.pipeline.process_state import ProgramHost, SharedClients, discard_client, process_wide, shared_client
+from penstock.wire.client import WireClient
 
 
 def test_a_process_has_one_of_each() -> None:
@@ -50,7 +52,36 @@ class Client:
 
 clients = process_wide(SharedClients)._clients
 for server in ("a:1", "b:1"):
-    clients[(("bootstrap.servers", server),)] = Client()
+    clients[1, (("bootstrap.servers", server),)] = Client()
 """
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout.splitlines() == ["closed", "closed"]
+
+
+def test_pipelines_of_an_engine_share_no_client() -> None:
+    """Each has a thread. Two that ask over one connection read each other's answers: one failed with a response that
+    was not valid."""
+    settings = {"bootstrap.servers": "127.0.0.1:7"}
+    found: list[tuple[WireClient, WireClient]] = []
+    ready, done = threading.Barrier(3), threading.Event()
+
+    def work() -> None:
+        found.append((shared_client(settings), shared_client(settings)))
+        ready.wait(30)
+        done.wait(30)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    ready.wait(30)
+    (first, first_again), (second, second_again) = found
+    assert first is first_again
+    assert second is second_again
+    assert first is not second
+    done.set()
+    for thread in threads:
+        thread.join()
+    # The clients of threads that have ended are closed when another one connects.
+    shared_client(settings)
+    assert len([key for key in process_wide(SharedClients)._clients if dict(key[1]) == settings]) == 1
+    discard_client(settings)
