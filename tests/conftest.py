@@ -47,6 +47,7 @@ _SHARED_SERVERS = (
     "tests/conformance/",
     "tests/clients/",
     "tests/kafka_tools/",
+    "tests/integration/security/",
 )
 # They share nothing, and each takes as long as a file of tests: pages of the documentation, tasks of a new user.
 _INDEPENDENT = (
