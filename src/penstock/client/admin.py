@@ -9,6 +9,7 @@ Invariant: describing a topic never creates it, whatever `auto.create.topics.ena
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from penstock.client.errors import from_kafka_error
 from penstock.client.groups import GroupDescription, GroupListing, GroupMember, PartitionProgress, progress_of
 from penstock.client.settings import admin_settings
 from penstock.core.errors import (
+    AccessDenied,
+    BrokerUnreachable,
     ClientError,
     CommitRefused,
     CoordinatorLoading,
@@ -77,14 +80,24 @@ class Admin:
         return admin
 
     def _connect(self, config: Mapping[str, Any], timeout_s: float) -> None:
-        from confluent_kafka import KafkaException, admin
+        from confluent_kafka import KafkaError, KafkaException, admin
 
         # The binding re-exports names without declaring them, so a type checker considers them private.
         self._api: Any = admin
         self._timeout_s = timeout_s
         self._kafka_exception = KafkaException
+        # librdkafka goes on trying if a broker refuses its credentials; a call then fails because none answers.
+        self._denials = denials = deque[str](maxlen=1)
+        given = config.get("error_cb")
+
+        def on_error(error: KafkaError) -> None:
+            if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+                denials.append(" ".join(error.str().split()))
+            if given is not None:
+                given(error)
+
         # Failures are raised as exceptions; librdkafka's own log lines would only repeat them.
-        quiet = {"log_level": _WARNING, **config}
+        quiet = {"log_level": _WARNING, **config, "error_cb": on_error}
         self._client: Any = self._translated("the client's configuration", lambda: self._api.AdminClient(quiet))
 
     def list_topics(self) -> list[str]:
@@ -323,7 +336,12 @@ class Admin:
         try:
             return call()
         except self._kafka_exception as failure:
-            raise from_kafka_error(failure.args[0], subject) from failure
+            error = from_kafka_error(failure.args[0], subject)
+            if isinstance(error, BrokerUnreachable):
+                self._client.poll(0)  # for the callback
+                if self._denials:
+                    raise AccessDenied(f"{subject}: {self._denials[0]}") from failure
+            raise error from failure
         except ValueError as failure:
             raise ClientError(f"{subject}: {failure}") from failure
 
