@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.cleaning_process import CleaningFailed, CleaningProcess
+from penstock.broker.derived_metrics import watch_node
 from penstock.broker.log_cleaner import LogCleaner
 from penstock.broker.log_retention import LogRetention
 from penstock.broker.node import Node
@@ -164,6 +165,9 @@ def test_a_failure_is_told_once_and_leaves_the_log_as_it_was(tmp_path: Path, cap
             await until_idle(cleaner)
             clock.advance(60_000)
         assert contents(partition.log) == before
+        assert node.metrics.value("penstock_cleaner_runs_total", result="failure") == 1
+        watch_node(node, node.metrics)
+        assert node.metrics.value("kafka_log_logcleanermanager_uncleanable_partitions_count") == 1
         cleaner.stop()
 
     in_node(tmp_path, scenario)
@@ -307,3 +311,23 @@ class TestRetention:
             await eventually(lambda: not deleted.exists())
 
         in_node(tmp_path, scenario)
+
+
+def test_compactions_are_counted(tmp_path: Path) -> None:
+    async def scenario(node: Node, clock: ManualClock) -> None:
+        partition = dirty_partition(node)
+        before = partition.log.size_bytes
+        cleaner = LogCleaner(node, InlineProcess)
+        clock.advance(7)
+        assert node.metrics.value("kafka_log_logcleanermanager_time_since_last_run_ms") == 7
+        cleaner.take_turn(clock.now_ms())
+        await until_idle(cleaner)
+        assert node.metrics.value("kafka_log_logcleanermanager_time_since_last_run_ms") == 0
+        assert node.metrics.value("penstock_cleaner_runs_total", result="success") == 1
+        assert node.metrics.value("penstock_cleaner_runs_total", result="failure") == 0
+        assert node.metrics.value("penstock_cleaner_read_bytes_total") == before
+        assert node.metrics.value("penstock_cleaner_written_bytes_total") == partition.log.size_bytes < before
+        assert node.metrics.value("penstock_cleaner_seconds_total") > 0
+        cleaner.stop()
+
+    in_node(tmp_path, scenario)
