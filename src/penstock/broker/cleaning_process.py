@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ class CleaningProcess:
                 pickle.dump(order, process.stdin)
                 process.stdin.flush()
             except BrokenPipeError:
-                pass  # It has ended; the reason is in its standard error.
+                # It has ended; the reason is in its standard error. What it did not read would be written once more.
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
             output = process.stdout.read()
             complaint = process.stderr.read().decode(errors="replace").strip()
         if process.returncode != 0:

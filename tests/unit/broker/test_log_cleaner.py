@@ -245,6 +245,20 @@ def test_a_stop_ends_the_process(tmp_path: Path) -> None:
         process.run(order)
 
 
+def test_a_process_that_has_ended_before_it_got_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class EndedAtOnce(subprocess.Popen[bytes]):
+        def kill(self) -> None:
+            super().kill()
+            self.wait()
+
+    monkeypatch.setattr(subprocess, "Popen", EndedAtOnce)
+    process = CleaningProcess()
+    process.end()
+    order = CleaningOrder(str(tmp_path), (), 0, 0, 0, 1, 1, (), {}, 1)
+    with pytest.raises(CleaningFailed, match="the cleaner ended with -9"):
+        process.run(order)
+
+
 def test_the_process_ends_with_its_broker(tmp_path: Path) -> None:
     """Its standard input ends, as it does when the broker is killed, while the cleaning goes on."""
     order = CleaningOrder(str(tmp_path), (), 0, 0, 0, 1, 1, (), {}, 1)
