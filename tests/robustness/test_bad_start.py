@@ -214,7 +214,7 @@ def test_another_node_s_directory(data_dir: Path) -> None:
         ("num.partitions=0", "num.partitions"),
         ("log.flush.interval.messages=-1", "log.flush.interval.messages"),
         ("compression.type=brotli", "gzip"),
-        ("listeners=SSL://127.0.0.1:0", "SSL"),
+        ("listeners=SSL://127.0.0.1:0", "ssl.keystore.location"),
     ],
 )
 def test_a_setting_that_cannot_be(data_dir: Path, assignment: str, named: str) -> None:

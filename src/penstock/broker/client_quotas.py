@@ -122,7 +122,7 @@ class ClientQuotas:
         quota = self._fetch.of_client(user, client_id) if self._fetch else None
         if quota is None:
             return None
-        return max(1, int(quota.limit * self._windows.burst_seconds))
+        return max(1, int(quota.limit * self._windows.burst_of_bytes_s))
 
     def mutations(self, user: str, client_id: str) -> MutationQuota | None:
         quota = self._mutations.of_client(user, client_id) if self._mutations else None
@@ -130,7 +130,9 @@ class ClientQuotas:
             return None
         key = (CONTROLLER_MUTATION_RATE, *quota.meter)
         return MutationQuota(
-            self._bucket(key, quota.limit, self._controller_windows), quota.limit, self._monotonic_ms()
+            self._bucket(key, quota.limit, self._controller_windows.burst_of_changes_s),
+            quota.limit,
+            self._monotonic_ms(),
         )
 
     def connection_throttle_ms(self, ip: str) -> int:
@@ -139,7 +141,7 @@ class ClientQuotas:
         if limit is None:
             return 0
         now_ms = self._monotonic_ms()
-        bucket = self._bucket((CONNECTION_CREATION_RATE, ip), limit, self._windows)
+        bucket = self._bucket((CONNECTION_CREATION_RATE, ip), limit, self._windows.burst_of_changes_s)
         throttle_ms = bucket.throttle_ms(limit, now_ms)
         if not throttle_ms:
             bucket.take(1, limit, now_ms)
@@ -149,17 +151,17 @@ class ClientQuotas:
         if quota is None:
             return 0
         now_ms = self._monotonic_ms()
-        bucket = self._bucket((key, *quota.meter), quota.limit, self._windows)
+        bucket = self._bucket((key, *quota.meter), quota.limit, self._windows.burst_of_bytes_s)
         bucket.take(value, quota.limit, now_ms)
         return bucket.throttle_ms(quota.limit, now_ms)
 
-    def _bucket(self, key: tuple[object, ...], limit: float, windows: Windows) -> TokenBucket:
+    def _bucket(self, key: tuple[object, ...], limit: float, burst_s: float) -> TokenBucket:
         known = self._buckets.get(key)
         if known is None:
             self._prune(self._monotonic_ms())
             if len(self._buckets) >= limits.QUOTA_METERS_MAX:
                 key = (key[0], *_SHARED)
-            known = self._buckets.get(key, (limit, TokenBucket(windows)))
+            known = self._buckets.get(key, (limit, TokenBucket(burst_s)))
         self._buckets[key] = (limit, known[1])
         return known[1]
 

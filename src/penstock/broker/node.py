@@ -10,6 +10,7 @@ Belongs to the event loop; nothing here may be called from another thread.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -259,7 +260,16 @@ class Node:
 
     def log_starts_changed(self) -> None:
         """Records were deleted: the new log start offsets must survive a restart."""
-        self.checkpoint()
+        try:
+            self.checkpoint()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # The files of what was deleted are what makes room. They are not left for the thread that removes them.
+            now_ms = self.now_ms()
+            for partition in self.topics.replicas():
+                self.log_directory.remove_retired(partition.log.lifecycle.take_retired(now_ms))
+            self.checkpoint()
 
     def checkpoint(self) -> None:
         """Writes recovery points, log start offsets and high watermarks, so that recovery after a crash is short."""

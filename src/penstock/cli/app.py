@@ -117,7 +117,7 @@ def _options_before_the_command(
     ] = None,
 ) -> None:
     if command_config is not None:
-        # The broker and other commands that a command starts find it, too.
+        # The broker and other commands that a command starts find it, too. `run_app` puts it back.
         os.environ[COMMAND_CONFIG_VARIABLE] = command_config
 
 
@@ -140,6 +140,7 @@ def run_app(words: list[str]) -> int:
         command.main([], prog_name="penstock")
     # SIGTERM ends a command like ctrl-C: it leaves its group, commits offsets and releases the embedded broker.
     previous = signal.signal(signal.SIGTERM, _on_terminate)
+    command_config = os.environ.get(COMMAND_CONFIG_VARIABLE)
     try:
         # Not command.main(): it has other exit codes for an interrupt and a closed output.
         with command.make_context("penstock", words) as context:
@@ -168,6 +169,11 @@ def run_app(words: list[str]) -> int:
         raise CommandError(f"the embedded broker: {reason or failure}", code) from failure
     finally:
         signal.signal(signal.SIGTERM, previous)
+        # For the next command of this process.
+        if command_config is None:
+            os.environ.pop(COMMAND_CONFIG_VARIABLE, None)
+        else:
+            os.environ[COMMAND_CONFIG_VARIABLE] = command_config
     return ExitCode.OK
 
 

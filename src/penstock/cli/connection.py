@@ -48,9 +48,9 @@ def connected(bootstrap_server: str | None, client_properties: Sequence[str] | N
         configuration = _configuration(named, properties)
         try:
             yield configuration
-        except BrokerUnreachable as unreachable:
+        except (AccessDenied, BrokerUnreachable) as failure:
             _raise_if_denied(configuration)
-            raise unreachable
+            raise failure
         return
     with embedded_broker(DEFAULT_DATA_DIR, on_start=_announce) as address:
         yield _configuration(address, properties)
@@ -70,8 +70,8 @@ def wire_connected(configuration: Mapping[str, Any]) -> Iterator[WireClient]:
 
 
 def _raise_if_denied(configuration: Mapping[str, Any]) -> None:
-    """librdkafka goes on trying if a broker refuses its credentials or its certificate, and says that none answered.
-    The wire client says why: raises AccessDenied."""
+    """librdkafka goes on trying if a broker refuses its credentials or its certificate, and says that none answered, or
+    that authentication failed. The wire client says why: raises AccessDenied."""
     if "security.protocol" not in configuration:
         return
     try:
@@ -83,17 +83,17 @@ def _raise_if_denied(configuration: Mapping[str, Any]) -> None:
 
 
 def _command_config() -> dict[str, str]:
-    """The client's settings in the file that PENSTOCK_COMMAND_CONFIG names, as --command-config of Kafka's tools."""
+    """The client's settings in the file of --command-config, or the one that PENSTOCK_COMMAND_CONFIG names."""
     path = os.environ.get(COMMAND_CONFIG_VARIABLE)
     if not path:
         return {}
     try:
         entries = parse_properties(Path(path).read_text(encoding="utf-8"))
     except PropertiesError as mistake:
-        raise usage_error(f"{COMMAND_CONFIG_VARIABLE}: {path}:{mistake.line_number}: {mistake.reason}") from None
+        raise usage_error(f"--command-config {path}:{mistake.line_number}: {mistake.reason}") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise usage_error(f"{COMMAND_CONFIG_VARIABLE}: {path}: {reason}") from None
+        raise usage_error(f"--command-config {path}: {reason}") from None
     return {entry.key: entry.value for entry in entries}
 
 

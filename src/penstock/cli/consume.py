@@ -157,7 +157,6 @@ class _Reader:
         self._ends = exit_at_end or wanted.stop_timestamp_ms is not None
         self._connection_lost: ClientError | None = None
         self._unfinished: set[int] | None = None
-        self._assigned: set[int] = set()
         self._configuration = {name: value for name, value in configuration.items() if name not in _NOT_OF_ADMIN}
         self._next_look = 0.0
         strategy = str(configuration.get("partition.assignment.strategy", ""))
@@ -217,9 +216,11 @@ class _Reader:
                     raise BrokerUnreachable(str(self._connection_lost))
 
     def _is_settled(self) -> bool:
-        """Whether an empty assignment is final. Partitions of a dead member follow when its session ends."""
-        if self._group is None or self._assigned or time.monotonic() < self._next_look:
-            return self._group is None or bool(self._assigned)
+        """Whether the assignment is final. Partitions of a dead member follow when its session ends, one by one."""
+        if self._group is None:
+            return True
+        if time.monotonic() < self._next_look:
+            return False
         self._next_look = time.monotonic() + _GROUP_LOOK_S
         return Admin.from_librdkafka(self._configuration).describe_group(self._group).state == "Stable"
 
@@ -243,12 +244,10 @@ class _Reader:
 
     def _on_assign(self, _consumer: Any, assigned: Sequence[Any]) -> None:
         added = {partition.partition for partition in assigned}
-        self._assigned = self._assigned | added if self._cooperative else added
         self._unfinished = (self._unfinished or set()) | added if self._cooperative else added
 
     def _on_revoke(self, _consumer: Any, revoked: Sequence[Any]) -> None:
         removed = {partition.partition for partition in revoked}
-        self._assigned -= removed
         if self._cooperative:
             # The partitions that stay are read on.
             self._unfinished = None if self._unfinished is None else self._unfinished - removed

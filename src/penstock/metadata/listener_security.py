@@ -152,7 +152,7 @@ def _tls(listener_name: str, effective: Lookup) -> TlsSettings:
     )
     if settings.keystore_file is None and settings.certificate_chain is None:
         raise ConfigError(
-            f"listener {listener_name}: TLS needs a certificate; set ssl.keystore.location to a PEM file with the "
+            f"listeners: {listener_name}: TLS needs a certificate; set ssl.keystore.location to a PEM file with the "
             "private key and the certificates"
         )
     if settings.keystore_file is not None and (settings.certificate_chain or settings.key):

@@ -27,18 +27,24 @@ class Windows:
     size_ms: int = 1000
 
     @property
-    def burst_seconds(self) -> float:
-        """All windows but the one that has just begun."""
+    def burst_of_changes_s(self) -> float:
+        """How many seconds' worth of changes and connections Kafka lets through at once."""
+        return self.count * self.size_ms / 1000
+
+    @property
+    def burst_of_bytes_s(self) -> float:
+        """The same for bytes and request time: all windows but the one that has just begun."""
         return max(1, self.count - 1) * self.size_ms / 1000
 
 
 class TokenBucket:
     """What was used and not refilled yet. More than a burst may be used at once; then nothing is for a time."""
 
-    __slots__ = ("_updated_ms", "_used", "_windows")
+    __slots__ = ("_burst_s", "_updated_ms", "_used")
 
-    def __init__(self, windows: Windows) -> None:
-        self._windows = windows
+    def __init__(self, burst_s: float) -> None:
+        """A burst is what the quota allows in so many seconds."""
+        self._burst_s = burst_s
         self._used = 0.0
         self._updated_ms = 0
 
@@ -48,7 +54,7 @@ class TokenBucket:
 
     def throttle_ms(self, quota: float, now_ms: int) -> int:
         """How long until no more than a burst is used."""
-        excess = self._used_at(quota, now_ms) - quota * self._windows.burst_seconds
+        excess = self._used_at(quota, now_ms) - quota * self._burst_s
         return round(excess / quota * 1000) if excess > 0 else 0
 
     def is_unused(self, quota: float, now_ms: int) -> bool:

@@ -217,7 +217,7 @@ def test_kafka_python_and_aiokafka(secured: Secured) -> None:
     assert asyncio.run(produce()) == "orders"
 
 
-def run_command(secured: Secured, *words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
+def run_command(secured: Secured, *words: str, tmp_path: Path) -> int:
     """As admin, whose password is in a file in Kafka's names."""
     file = tmp_path / "client.properties"
     jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="admin" password="secret";'
@@ -225,15 +225,14 @@ def run_command(secured: Secured, *words: str, monkeypatch: pytest.MonkeyPatch, 
         f"security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={jaas}\n"
         f"ssl.truststore.type=PEM\nssl.truststore.location={secured.ca}\n"
     )
-    monkeypatch.setenv("PENSTOCK_COMMAND_CONFIG", "")  # put back after the test
     return run_app(["--command-config", str(file), *words, "--bootstrap-server", f"localhost:{secured.port}"])
 
 
 def test_users_and_acls_on_the_command_line(
-    secured: Secured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(*words: str) -> str:
-        assert run_command(secured, *words, monkeypatch=monkeypatch, tmp_path=tmp_path) == 0
+        assert run_command(secured, *words, tmp_path=tmp_path) == 0
         return capsys.readouterr().out
 
     password = tmp_path / "carol.secret"

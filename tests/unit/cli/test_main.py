@@ -214,3 +214,18 @@ def test_a_topic_is_an_argument_or_an_option(command: str, capsys: Captured) -> 
     assert failure_of([command], capsys) == (2, "penstock: no topic given: use TOPIC or --topic TOPIC")
     code, line = failure_of([command, "a", "--topic", "b"], capsys)
     assert (code, line) == (2, "penstock: two topics given, 'a' and --topic 'b'; use one")
+
+
+@pytest.mark.parametrize("before", [None, "before.properties"])
+def test_a_command_config_is_that_of_one_command(
+    before: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captured
+) -> None:
+    """In a process that runs several commands, as a test does, all later ones authenticated with it."""
+    monkeypatch.delenv("PENSTOCK_COMMAND_CONFIG", raising=False)
+    if before is not None:
+        monkeypatch.setenv("PENSTOCK_COMMAND_CONFIG", before)
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=\\u12\n")
+    code, line = failure_of(["--command-config", str(file), "topic", "list", "-b", "127.0.0.1:1"], capsys)
+    assert (code, f"{file}:1" in line) == (ExitCode.USAGE, True), line
+    assert os.environ.get("PENSTOCK_COMMAND_CONFIG") == before

@@ -94,7 +94,10 @@ def test_the_later_of_two_lines_wins() -> None:
         ({"overrides": ["num.partitons=3"]}, "--set num.partitons=3: .*did you mean num.partitions"),
         ({"environment": {"PENSTOCK_NUM_PARTITION": "3"}}, "PENSTOCK_NUM_PARTITION: .*did you mean num.partitions"),
         ({"environment": {"PENSTOCK_NUM_PARTITIONS": "x"}}, "PENSTOCK_NUM_PARTITIONS: num.partitions: 'x'"),
-        ({"overrides": ["listeners=SSL://:9092"]}, "listener SSL: TLS needs a certificate; set ssl.keystore.location"),
+        (
+            {"overrides": ["listeners=SSL://:9092"]},
+            "listeners: SSL: TLS needs a certificate; set ssl.keystore.location",
+        ),
         ({"overrides": ["listeners=FOO://:9092"]}, "FOO has no protocol; add it to listener.security.protocol.map"),
         ({"overrides": ["listeners=localhost:9092"]}, "write it as PLAINTEXT://host:port"),
         ({"overrides": ["listeners=PLAINTEXT://:65536"]}, "write it as PLAINTEXT://host:port"),

@@ -7,19 +7,18 @@ import pytest
 from penstock.core.quotas import DEFAULT, QuotaEntity
 from penstock.security.quotas import Quota, QuotaTable, TokenBucket, Windows
 
-WINDOWS = Windows(11, 1000)
 START_MS = 1_000_000
 
 
 def test_who_keeps_to_its_quota_does_not_wait() -> None:
-    bucket = TokenBucket(WINDOWS)
+    bucket = TokenBucket(10)
     for second in range(60):
         bucket.take(100, 100, START_MS + second * 1000)
         assert bucket.throttle_ms(100, START_MS + second * 1000) == 0
 
 
 def test_a_burst_is_let_through_and_more_is_waited_for() -> None:
-    bucket = TokenBucket(WINDOWS)
+    bucket = TokenBucket(10)
     assert bucket.throttle_ms(100, START_MS) == 0
     bucket.take(1000, 100, START_MS)
     assert bucket.throttle_ms(100, START_MS) == 0
@@ -32,7 +31,7 @@ def test_a_burst_is_let_through_and_more_is_waited_for() -> None:
 
 @pytest.mark.parametrize("size", [1, 70, 700, 5000])
 def test_who_sends_all_it_can_gets_its_quota_in_any_ten_seconds_after_its_burst(size: int) -> None:
-    bucket = TokenBucket(WINDOWS)
+    bucket = TokenBucket(10)
     now_ms, sent = START_MS, []
     while now_ms < START_MS + 100_000:
         bucket.take(size, 1000, now_ms)
@@ -44,18 +43,17 @@ def test_who_sends_all_it_can_gets_its_quota_in_any_ten_seconds_after_its_burst(
 
 
 def test_a_clock_that_is_set_back_does_no_harm() -> None:
-    bucket = TokenBucket(WINDOWS)
+    bucket = TokenBucket(10)
     bucket.take(5000, 100, START_MS)
     bucket.take(1, 100, START_MS - 50_000)
     assert 0 < bucket.throttle_ms(100, START_MS - 50_000) <= 100_000
 
 
-def test_a_window_of_a_second_is_a_burst_of_a_second() -> None:
-    bucket = TokenBucket(Windows(1, 1000))
-    bucket.take(100, 100, START_MS)
-    assert bucket.throttle_ms(100, START_MS) == 0
-    bucket.take(10, 100, START_MS)
-    assert bucket.throttle_ms(100, START_MS) == 100
+def test_bursts_follow_from_the_windows() -> None:
+    windows = Windows(11, 1000)
+    assert (windows.burst_of_bytes_s, windows.burst_of_changes_s) == (10, 11)
+    windows = Windows(1, 2000)
+    assert (windows.burst_of_bytes_s, windows.burst_of_changes_s) == (2, 2)
 
 
 SPECIFIC_FIRST = [
