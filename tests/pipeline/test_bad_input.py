@@ -343,27 +343,19 @@ def test_a_column_dropped_from_a_database_while_the_pipeline_runs(up: Path, post
 @pytest.fixture(scope="module")
 def secured_kafka() -> Iterator[tuple[str, str]]:
     """An Apache Kafka whose users alice (PLAIN) and bob (SCRAM) have a password: its open door, and the guarded one."""
-    plain, guarded, controller = free_ports(3)
-    addresses = (
-        f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{guarded},CONTROLLER://127.0.0.1:{controller}"
-    )
+    plain, guarded = free_ports(2)
     login = "org.apache.kafka.common.security"
     config = {
-        "listeners": addresses,
-        "advertised.listeners": addresses,
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{guarded}",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
             f'{login}.plain.PlainLoginModule required user_alice="{RIGHT}";'
         ),
         "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": f"{login}.scram.ScramLoginModule required;",
     }
-    kafka = ApacheKafka(config=config, heap="512M")
-    kafka.port = plain
     with ExitStack() as stack:
         try:
-            stack.enter_context(kafka)
+            kafka = stack.enter_context(ApacheKafka(config=config, heap="512M"))
         except JavaMissingError as missing:
             optional_part_missing(str(missing))
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
