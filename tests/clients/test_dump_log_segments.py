@@ -25,6 +25,8 @@ from tests.conftest import BrokerStarter, optional_part_missing
 from tests.unit.log.cleaning.compacted_logs import compact, compacting, put, records_of
 from tests.unit.log.stored_batches import append, make_marker, open_log
 
+pytestmark = pytest.mark.clients
+
 RECORDS_PER_COMPRESSION = 300
 # What the tool prints, and exits with 0 all the same, where an index does not fit its log.
 COMPLAINTS = ("mismatch", "out of order", "Non-consecutive", "Invalid", "isvalid: false", "Exception", "sanity check")

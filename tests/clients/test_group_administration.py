@@ -10,6 +10,8 @@ from tests.clients.interface import LATEST, KafkaClient
 from tests.clients.records import numbered
 from tests.clients.waiting import eventually
 
+pytestmark = pytest.mark.clients
+
 
 @pytest.fixture
 def topic_of_group(client_for: ClientFor, new_topic: NewTopic, group: str) -> str:

@@ -19,6 +19,8 @@ from tests.clients.interface import KafkaClient
 from tests.clients.records import numbered
 from tests.clients.waiting import eventually
 
+pytestmark = pytest.mark.clients
+
 PARTITIONS = frozenset(range(4))
 # A rebalance takes a second; this is patience for a busy machine.
 SETTLE_S = 20

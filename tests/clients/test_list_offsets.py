@@ -8,6 +8,8 @@ from tests.clients.conftest import NewTopic
 from tests.clients.interface import EARLIEST, LATEST, MAX_TIMESTAMP, KafkaClient
 from tests.clients.records import BASE_TIMESTAMP_MS, Record, numbered
 
+pytestmark = pytest.mark.clients
+
 
 @pytest.fixture
 def filled_topic(reference: KafkaClient, new_topic: NewTopic) -> str:

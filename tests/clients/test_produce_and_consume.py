@@ -24,6 +24,8 @@ from tests.clients.records import (
 from tests.clients.segments import stored_batches
 from tests.conftest import RunningBroker
 
+pytestmark = pytest.mark.clients
+
 
 def _produce(client: KafkaClient, topic: str, records: list[Record], compression: str = "none") -> tuple[int, int]:
     """Sends the records and returns the time in which that happened."""

@@ -12,6 +12,8 @@ from tests.clients.records import numbered
 from tests.clients.waiting import eventually
 from tests.conftest import RunningBroker
 
+pytestmark = pytest.mark.clients
+
 
 @pytest.mark.feature("create topic")
 def test_create_topic(client: KafkaClient, reference: KafkaClient) -> None:

@@ -10,6 +10,8 @@ from tests.clients.interface import LATEST, READ_COMMITTED, READ_UNCOMMITTED, Ka
 from tests.clients.records import IN_TRANSACTION, Record, StoredRecord, numbered
 from tests.clients.waiting import eventually
 
+pytestmark = pytest.mark.clients
+
 LAST = Record(None, b"the last one")
 # Long enough for a client to show what it must not show: it has read the record before by then.
 NOTHING_MORE_S = 2.5

@@ -9,6 +9,8 @@ import pytest
 
 from tests.kafka_tools.tools import BrokerTools
 
+pytestmark = pytest.mark.clients
+
 Listed = dict[tuple[str, str, str], set[tuple[str, str, str, str]]]
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.kafka_tools.tools import BrokerTools
+
+pytestmark = pytest.mark.clients
 
 
 def described(tools: BrokerTools, *entity: str) -> list[str]:

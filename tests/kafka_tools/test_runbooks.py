@@ -6,9 +6,12 @@ import json
 import re
 
 import confluent_kafka
+import pytest
 
 from penstock.testing import Broker
 from tests.kafka_tools.tools import BrokerTools
+
+pytestmark = pytest.mark.clients
 
 TIMEOUT_S = 30
 

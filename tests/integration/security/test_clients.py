@@ -28,6 +28,8 @@ from tests.integration.security.client_attempts import (
 from tests.integration.security.secured_broker import REAUTH_MS, Secured
 from tests.token_issuer import TokenIssuer
 
+pytestmark = pytest.mark.clients
+
 CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "java")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SASL_LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL")
