@@ -26,10 +26,9 @@ from confluent_kafka.admin import (
 )
 
 from penstock.core.exit_codes import ExitCode
-from penstock.testing.apache_kafka import ApacheKafka
+from penstock.testing.apache_kafka import ApacheKafka, free_ports
 from penstock.testing.java import JavaMissingError
 from tests.conftest import optional_part_missing
-from tests.integration.wire.free_ports import free_ports
 from tests.pipeline.penstock_commands import penstock, running
 from tests.postgres_server import PostgresServer, running_postgres
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.core.exit_codes import ExitCode
 from penstock.pipeline.failure import PipelineFailed
-from tests.integration.wire.free_ports import free_ports
+from penstock.testing.apache_kafka import free_ports
 from tests.pipeline.pipeline_runs import Pipelines
 
 

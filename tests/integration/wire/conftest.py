@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import Broker
-from penstock.testing.apache_kafka import ApacheKafka
+from penstock.testing.apache_kafka import ApacheKafka, free_ports
 from penstock.testing.java import JavaMissingError
 from penstock.wire.client import WireClient
 from tests.conftest import RunningBroker, optional_part_missing, require_program
-from tests.integration.wire.free_ports import free_ports
 
 PLAIN_PASSWORD = 'plain "secret", with = and \\'
 KEY_PASSWORD = "key-secret"
