@@ -17,6 +17,7 @@ from typing import Final
 from penstock.bench.figures import percentile
 from penstock.bench.load import Load
 from penstock.bench.measurement import MeasurementError, Workbench
+from penstock.bench.measurements.one_at_a_time import produce_one_at_a_time
 from penstock.bench.metric import AT_LEAST_LEVEL, AT_MOST_LEVEL, Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant, Peer
 from penstock.bench.process_usage import cpu_seconds
@@ -68,7 +69,7 @@ class Compaction:
             cpu_s = cpu_seconds(peer.pid) - cpu_before_s
 
             workbench.tell("producing one at a time, idle")
-            idle_ms = self._neighbour(peer, warm_up=self.sizes.one_at_a_time_warm_up_count)
+            idle_ms = self._neighbour(peer, warm_up_count=self.sizes.one_at_a_time_warm_up_count)
             workbench.tell("producing one at a time, while a log is compacted")
             beside = _Cleaning(peer, logs[1], self.sizes.time_limit_s)
             busy_ms = self._neighbour(peer)
@@ -106,22 +107,8 @@ class Compaction:
         ).run()
         return _Log.of(peer, topic)
 
-    def _neighbour(self, peer: Peer, warm_up: int = 0) -> list[float]:
-        return (
-            Load(
-                kind="one_at_a_time",
-                bootstrap_servers=peer.bootstrap_servers,
-                broker_pid=peer.pid,
-                topic=_NEIGHBOUR,
-                record_bytes=self.sizes.small_record_bytes,
-                record_count=self.sizes.one_at_a_time_count,
-                warm_up_count=warm_up,
-                time_limit_s=self.sizes.time_limit_s,
-                client_config={"acks": "1", "linger.ms": 0},
-            )
-            .run()
-            .latencies_ms
-        )
+    def _neighbour(self, peer: Peer, warm_up_count: int = 0) -> list[float]:
+        return produce_one_at_a_time(peer, _NEIGHBOUR, self.sizes, warm_up_count=warm_up_count)
 
 
 @dataclass(frozen=True, slots=True)

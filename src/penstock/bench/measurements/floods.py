@@ -11,8 +11,8 @@ from typing import Final
 from penstock.bench.certificates import Certificates
 from penstock.bench.figures import percentile
 from penstock.bench.flood import Flood, Kind
-from penstock.bench.load import Load
-from penstock.bench.measurement import MeasurementError, Workbench
+from penstock.bench.measurement import Workbench
+from penstock.bench.measurements.one_at_a_time import produce_one_at_a_time
 from penstock.bench.metric import AT_MOST_LEVEL, Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant, Peer
 from penstock.bench.process_usage import memory
@@ -38,11 +38,11 @@ class Floods:
 
     @property
     def metrics(self) -> Sequence[Metric]:
-        rows = [Metric("floods.quiet.p99", "nobody else, p99", Unit.MILLISECONDS)]
+        rows = [Metric("floods.quiet.p99", "no other clients, p99", Unit.MILLISECONDS)]
         for kind, title in _TITLES.items():
             rows += [
                 Metric(f"floods.{kind}.p99", f"{title}, p99", Unit.MILLISECONDS, AT_MOST_LEVEL),
-                Metric(f"floods.{kind}.slowdown", "· against nobody else", Unit.TIMES, _AT_MOST_TWICE),
+                Metric(f"floods.{kind}.slowdown", "· against no other clients", Unit.TIMES, _AT_MOST_TWICE),
             ]
         return [*rows, Metric("floods.growth", "memory at the end, beyond the quiet broker's", Unit.BYTES)]
 
@@ -70,8 +70,8 @@ class Floods:
             }
             with contestant.fresh(workbench.data_parent, config) as peer:
                 create_topic(peer.bootstrap_servers, _TOPIC, self.sizes.time_limit_s)
-                workbench.tell("nobody else")
-                quiet_p99 = self._p99(peer, warm_up=self.sizes.one_at_a_time_warm_up_count)
+                workbench.tell("no other clients")
+                quiet_p99 = self._p99(peer, warm_up_count=self.sizes.one_at_a_time_warm_up_count)
                 readings["floods.quiet.p99"] = quiet_p99
                 resident_before = memory(peer.pid).resident_bytes
                 for kind, port in ports.items():
@@ -84,18 +84,5 @@ class Floods:
                 readings["floods.growth"] = max(0, growth)
         return readings
 
-    def _p99(self, peer: Peer, warm_up: int = 0) -> float:
-        result = Load(
-            kind="one_at_a_time",
-            bootstrap_servers=peer.bootstrap_servers,
-            broker_pid=peer.pid,
-            topic=_TOPIC,
-            record_bytes=self.sizes.small_record_bytes,
-            record_count=self.sizes.one_at_a_time_count,
-            warm_up_count=warm_up,
-            time_limit_s=self.sizes.time_limit_s,
-            client_config={"acks": "1", "linger.ms": 0},
-        ).run()
-        if len(result.latencies_ms) != self.sizes.one_at_a_time_count:
-            raise MeasurementError(f"{len(result.latencies_ms):,} records were acknowledged")
-        return percentile(result.latencies_ms, 0.99)
+    def _p99(self, peer: Peer, warm_up_count: int = 0) -> float:
+        return percentile(produce_one_at_a_time(peer, _TOPIC, self.sizes, warm_up_count=warm_up_count), 0.99)

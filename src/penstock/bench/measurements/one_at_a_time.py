@@ -9,7 +9,7 @@ from penstock.bench.figures import percentile
 from penstock.bench.load import Load
 from penstock.bench.measurement import Workbench
 from penstock.bench.metric import AT_MOST_LEVEL, Metric, Readings, Unit
-from penstock.bench.peers import Contestant
+from penstock.bench.peers import Contestant, Peer
 from penstock.bench.sizes import Sizes
 from penstock.bench.topics import create_topic
 
@@ -40,18 +40,28 @@ class OneAtATime:
         with contestant.fresh(workbench.data_parent) as peer:
             workbench.tell(f"{self.sizes.one_at_a_time_count:,} records, one at a time")
             create_topic(peer.bootstrap_servers, _TOPIC, self.sizes.time_limit_s)
-            result = Load(
-                kind="one_at_a_time",
-                bootstrap_servers=peer.bootstrap_servers,
-                broker_pid=peer.pid,
-                topic=_TOPIC,
-                record_bytes=self.sizes.small_record_bytes,
-                record_count=self.sizes.one_at_a_time_count,
-                warm_up_count=self.sizes.one_at_a_time_warm_up_count,
-                time_limit_s=self.sizes.time_limit_s,
-                client_config={"acks": "1", "linger.ms": 0},
-            ).run()
+            latencies_ms = produce_one_at_a_time(
+                peer, _TOPIC, self.sizes, warm_up_count=self.sizes.one_at_a_time_warm_up_count
+            )
         return {
-            "latency.p50": percentile(result.latencies_ms, 0.50),
-            "latency.p99": percentile(result.latencies_ms, 0.99),
+            "latency.p50": percentile(latencies_ms, 0.50),
+            "latency.p99": percentile(latencies_ms, 0.99),
         }
+
+
+def produce_one_at_a_time(
+    peer: Peer, topic: str, sizes: Sizes, *, warm_up_count: int = 0, client_id: str = "rdkafka"
+) -> list[float]:
+    """The milliseconds that each small record took to be acknowledged. `rdkafka` is librdkafka's default client id."""
+    load = Load(
+        kind="one_at_a_time",
+        bootstrap_servers=peer.bootstrap_servers,
+        broker_pid=peer.pid,
+        topic=topic,
+        record_bytes=sizes.small_record_bytes,
+        record_count=sizes.one_at_a_time_count,
+        warm_up_count=warm_up_count,
+        time_limit_s=sizes.time_limit_s,
+        client_config={"acks": "1", "linger.ms": 0, "client.id": client_id},
+    )
+    return load.run().latencies_ms

@@ -10,6 +10,7 @@ from typing import Final
 from penstock.bench.figures import percentile
 from penstock.bench.load import Load, LoadResult
 from penstock.bench.measurement import MeasurementError, Workbench
+from penstock.bench.measurements.one_at_a_time import produce_one_at_a_time
 from penstock.bench.metric import Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant, Peer
 from penstock.bench.sizes import Sizes
@@ -54,7 +55,7 @@ class Quota:
                 limit = {"producer_byte_rate": float(self.sizes.quota_bytes_per_second)}
                 client.alter_client_quotas(QuotaEntity(client_id=_GREEDY), limit)
             workbench.tell("producing one at a time, alone")
-            idle_ms = self._neighbour(peer, warm_up=self.sizes.one_at_a_time_warm_up_count)
+            idle_ms = self._neighbour(peer, warm_up_count=self.sizes.one_at_a_time_warm_up_count)
             workbench.tell("producing one at a time, beside a producer over its quota")
             greedy = _Greedy(self._greedy_load(peer))
             greedy.start()
@@ -90,19 +91,8 @@ class Quota:
             client_config={"acks": "1", "client.id": _GREEDY, "batch.size": 32_768},
         )
 
-    def _neighbour(self, peer: Peer, warm_up: int = 0) -> list[float]:
-        load = Load(
-            kind="one_at_a_time",
-            bootstrap_servers=peer.bootstrap_servers,
-            broker_pid=peer.pid,
-            topic=_NEIGHBOUR,
-            record_bytes=self.sizes.small_record_bytes,
-            record_count=self.sizes.one_at_a_time_count,
-            warm_up_count=warm_up,
-            time_limit_s=self.sizes.time_limit_s,
-            client_config={"acks": "1", "linger.ms": 0, "client.id": _NEIGHBOUR},
-        )
-        return load.run().latencies_ms
+    def _neighbour(self, peer: Peer, warm_up_count: int = 0) -> list[float]:
+        return produce_one_at_a_time(peer, _NEIGHBOUR, self.sizes, warm_up_count=warm_up_count, client_id=_NEIGHBOUR)
 
 
 class _Greedy(threading.Thread):
