@@ -1,6 +1,6 @@
 """One connection of the fuzzer: sends a burst, and checks what came of it before the next one.
 
-A connection that the broker closed, as it must after most spoiled frames, is opened anew. A connection of a user
+A connection that the broker closed, as it must after most spoiled frames, is opened again. A connection of a user
 authenticates first. One of a stranger never does, and may learn nothing but how it could.
 """
 

@@ -72,7 +72,7 @@ _SECURED: Final = {
 class Role(StrEnum):
     """Who sends the frames."""
 
-    ANYONE = "anyone"  # where nobody authenticates
+    ANYONE = "anyone"  # on a listener without authentication
     USER = "user"  # who has authenticated
     STRANGER = "stranger"  # who has not
 

@@ -49,7 +49,7 @@ def test_spoiled_frames_before_and_after_authentication(role: Role) -> None:
 
 
 def test_a_stranger_who_is_answered_fails_the_run() -> None:
-    with Broker() as broker:  # where nobody has to authenticate
+    with Broker() as broker:  # whose listener has no authentication
         connection = StrangersConnection(broker.bootstrap_servers)
 
         def send(bursts: int) -> None:

@@ -110,7 +110,7 @@ def create(
         *((checked_principal(each), AclPermission.DENY) for each in deny_principals or ()),
     ]
     if not principals:
-        raise usage_error("nobody given: use --allow-principal User:NAME or --deny-principal User:NAME")
+        raise usage_error("no principal given: use --allow-principal User:NAME or --deny-principal User:NAME")
     wanted = [
         AclBinding(resource, principal, host, operation, permission)
         for resource in patterns

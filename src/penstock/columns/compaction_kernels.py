@@ -55,7 +55,7 @@ def _round(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
 
 @compiled(numba.types.uint64(BYTES_IN, INT, INT, numba.types.uint64, numba.types.uint64))
 def siphash(content: Any, start: Any, length: Any, k0: Any, k1: Any) -> Any:
-    """SipHash-1-3: without its key, nobody can make two keys of records collide."""
+    """SipHash-1-3: a client that does not know its key cannot choose record keys that collide."""
     v0, v1, v2, v3 = k0 ^ _C0, k1 ^ _C1, k0 ^ _C2, k1 ^ _C3
     position = start
     whole_end = start + (length & ~7)

@@ -217,7 +217,7 @@ def _reason(error: Exception) -> str:
 
 
 class TlsSession:
-    """Encrypts and decrypts for one connection; whoever has the socket moves the ciphertext."""
+    """Encrypts and decrypts for one connection. The caller moves the ciphertext to and from the socket."""
 
     __slots__ = ("_incoming", "_object", "_outgoing", "is_ended", "is_established")
 

@@ -36,8 +36,7 @@ class HandshakeSlots:
     """The handshakes that are under way. A connection without a slot is not read from.
 
     A connection asks for a slot when it has sent something: one that is opened and says nothing takes none. While
-    others wait, the oldest handshakes are ended to make room: a peer that has begun one and stopped holds up nobody for
-    long.
+    others wait, the oldest handshakes are ended to make room: a stalled handshake does not block other clients.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
