@@ -19,7 +19,7 @@ from penstock.metadata.config_source import BrokerLayers
 from penstock.metadata.topic_config import TopicConfig
 from penstock.protocol.codec import request_class, writer
 from penstock.protocol.error_codes import BrokerError
-from penstock.protocol.framing import FrameBuffer
+from penstock.protocol.framing import BufferPool, FrameBuffer
 from penstock.protocol.headers import read_request_header
 from penstock.protocol.record_batch import CRC_START, HEADER_BYTES, parse_header
 from penstock.protocol.records import record_positions
@@ -57,7 +57,7 @@ def read_request(content: bytes) -> None:
 
 def read_frames(stream: bytes) -> None:
     """A stream of bytes in reads of odd sizes. Frames hold what was sent, and memory follows what has arrived."""
-    frames = FrameBuffer(1 << 16, initial_bytes=64, retained_bytes_max=256)
+    frames = FrameBuffer(1 << 16, pool=BufferPool(64), retained_bytes_max=256)
     taken = position = 0
     try:
         while position < len(stream):

@@ -107,8 +107,12 @@ def test_other_requests_before_authentication_end_the_connection(simulation: Sim
     client = simulation.client("a", secured())
     if handshake:
         client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1, within_s=0.02)
-    assert not is_served(client)
-    assert not client.is_connected
+    before_s = simulation.loop.time()
+    sent = [client.send(MetadataRequest(topics=[]), 12) for _ in range(2)]
+    while client.is_connected:
+        simulation.run_for(DELAY_S / 10)
+    assert simulation.loop.time() - before_s >= DELAY_S, "who connects again at once has to wait"
+    assert not client.answers.keys() & set(sent)
 
 
 def test_an_unknown_mechanism_is_answered_with_the_known_ones(simulation: Simulation) -> None:

@@ -16,6 +16,8 @@ MESSAGE_ELEMENTS_MAX: Final = 500_000
 # The receive buffer of a connection. Large enough for many small requests per read; its pages are untouched, and cost
 # nothing, until bytes arrive.
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+# Buffers of connections that have ended are kept for the next ones.
+RECEIVE_BUFFERS_POOLED_MAX: Final = 32
 # A receive buffer that grew for a large request is kept up to this size. It fits the usual megabyte of batches, so that
 # the connection of a busy producer does not allocate for each request.
 RECEIVE_BUFFER_RETAINED_BYTES_MAX: Final = 2 * 1024 * 1024

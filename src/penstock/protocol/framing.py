@@ -21,25 +21,49 @@ from struct import Struct as Packing
 from typing import Final
 
 from penstock.core.errors import ProtocolError
-from penstock.core.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_RETAINED_BYTES_MAX, REQUEST_BYTES_MAX
+from penstock.core.limits import (
+    RECEIVE_BUFFER_BYTES,
+    RECEIVE_BUFFER_RETAINED_BYTES_MAX,
+    RECEIVE_BUFFERS_POOLED_MAX,
+    REQUEST_BYTES_MAX,
+)
 
 _SIZE: Final = Packing(">i")
 _SIZE_BYTES: Final = 4
+_NO_MEMORY: Final = memoryview(b"")
+
+
+class BufferPool:
+    """Receive buffers of connections that have ended, for those that come: some of their pages are there already."""
+
+    def __init__(self, buffer_bytes: int = RECEIVE_BUFFER_BYTES, count_max: int = RECEIVE_BUFFERS_POOLED_MAX) -> None:
+        self.buffer_bytes = buffer_bytes
+        self._count_max = count_max
+        self._free: list[memoryview] = []
+
+    def take(self) -> memoryview:
+        return self._free.pop() if self._free else untouched_memory(self.buffer_bytes)
+
+    def give_back(self, buffer: memoryview) -> None:
+        if len(buffer) == self.buffer_bytes and len(self._free) < self._count_max:
+            self._free.append(buffer)
 
 
 class FrameBuffer:
+    """Takes its memory from the pool when it is first needed; `release` gives it back."""
+
     def __init__(
         self,
         frame_bytes_max: int = REQUEST_BYTES_MAX,
         *,
-        initial_bytes: int = RECEIVE_BUFFER_BYTES,
+        pool: BufferPool | None = None,
         retained_bytes_max: int = RECEIVE_BUFFER_RETAINED_BYTES_MAX,
     ) -> None:
-        assert initial_bytes >= _SIZE_BYTES
+        self._pool = BufferPool() if pool is None else pool
+        assert self._pool.buffer_bytes >= _SIZE_BYTES
         self._frame_bytes_max = frame_bytes_max
-        self._initial_bytes = initial_bytes
-        self._retained_bytes_max = max(initial_bytes, retained_bytes_max)
-        self._view = untouched_memory(initial_bytes)
+        self._retained_bytes_max = max(self._pool.buffer_bytes, retained_bytes_max)
+        self._view = _NO_MEMORY
         self._start = 0  # of the bytes that were not taken
         self._end = 0  # of the bytes that have arrived
 
@@ -64,12 +88,25 @@ class FrameBuffer:
         (size,) = _SIZE.unpack_from(self._view, self._start)
         return _SIZE_BYTES + size if 0 <= size <= self._frame_bytes_max else 0
 
+    @property
+    def missing_bytes(self) -> int:
+        """How much of the first frame has not arrived; 0 while its size is not known."""
+        return max(0, self.incomplete_bytes - self.pending)
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether `next_frame` has something to say: a frame, or that there cannot be one."""
+        if self.pending < _SIZE_BYTES:
+            return False
+        (size,) = _SIZE.unpack_from(self._view, self._start)
+        return bool(self.pending - _SIZE_BYTES >= size or size > self._frame_bytes_max)
+
     def get_buffer(self) -> memoryview:
         """A buffer for more bytes, never empty. Frames taken earlier become invalid."""
         if self._start == self._end:
             self._start = self._end = 0
-            if len(self._view) > self._retained_bytes_max:
-                self._view = untouched_memory(self._initial_bytes)
+            if not self._view or len(self._view) > self._retained_bytes_max:
+                self._view = self._pool.take()
         elif self._start + self._wanted() > len(self._view):
             self._make_room()
         return self._view[self._end :]
@@ -96,6 +133,12 @@ class FrameBuffer:
     def discard(self) -> None:
         """Drops what has arrived and was not taken."""
         self._start = self._end = 0
+
+    def release(self) -> None:
+        """Drops everything; the buffer is not used any more, and no frame of it."""
+        self.discard()
+        self._pool.give_back(self._view)
+        self._view = _NO_MEMORY
 
     def _wanted(self) -> int:
         """The size of the first pending frame, including its size field, as far as it is known."""

@@ -23,6 +23,10 @@ SASL_AUTHENTICATE_KEY: Final = 36
 _BEFORE_AUTHENTICATION: Final = frozenset({API_VERSIONS_KEY, SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
 
 
+class UnauthenticatedRequest(ProtocolError):
+    """A request that wants an authenticated client came from one that is not."""
+
+
 class Progress(NamedTuple):
     """What SaslAuthenticate answers. `user` is None while the exchange goes on; a lifetime of 0 means no limit."""
 
@@ -58,14 +62,14 @@ class Authentication:
         return self._user is not None and self._expires_ms is None and self._exchange is None
 
     def check(self, api_key: int, name: str, monotonic_ms: int) -> None:
-        """Raises ProtocolError for a request that the client may not send now."""
+        """Raises ProtocolError for a request that may not come now, UnauthenticatedRequest for one of a stranger."""
         if api_key in _BEFORE_AUTHENTICATION:
             return
         if self._failure is not None:
             # Some clients take every answer without an error code for a success.
-            raise ProtocolError(f"{name} after a failed authentication: {self._failure}")
+            raise UnauthenticatedRequest(f"{name} after a failed authentication: {self._failure}")
         if self._user is None:
-            raise ProtocolError(f"{name} before authentication")
+            raise UnauthenticatedRequest(f"{name} before authentication")
         if self._exchange is not None:
             raise ProtocolError(f"{name} during re-authentication")
         if self._expires_ms is not None and monotonic_ms >= self._expires_ms:

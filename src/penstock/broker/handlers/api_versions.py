@@ -12,6 +12,7 @@ Versions: 0 to 4. Before 4 a client cannot read a supported feature that begins 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from penstock.broker.request_context import RequestContext
@@ -57,6 +58,7 @@ def unsupported_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=supported())
 
 
+@cache  # every connection begins with it
 def supported() -> list[ApiVersion]:
     return [
         ApiVersion(api_key=route.api_key, min_version=route.advertised_from, max_version=route.max_version)

@@ -27,6 +27,7 @@ from penstock.core.errors import ProtocolError
 from penstock.protocol.error_codes import ErrorCode
 from penstock.protocol.framing import FrameBuffer
 from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header
+from penstock.security.authentication import UnauthenticatedRequest
 
 if TYPE_CHECKING:
     import socket
@@ -69,7 +70,8 @@ class Connection(asyncio.BufferedProtocol):
         config = node.config
         largest = config.socket_request_max_bytes
         self._frames = FrameBuffer(
-            largest if authentication is None else min(largest, config.sasl_server_max_receive_size)
+            largest if authentication is None else min(largest, config.sasl_server_max_receive_size),
+            pool=server.receive_buffers,
         )
         self._line: deque[Slot] = deque()
         self._outgoing: list[Any] = []
@@ -83,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._barrier: Deferred | None = None  # the request that later ones wait for
         self._closing = False
         self._failure: str | None = None  # why the connection ends once everything asked before is answered
+        self._hang_up_delay_ms = 0  # between that and the end, for a client that has not authenticated
         self.peer = "?"
         self.host = "?"
         self.last_active = 0.0
@@ -136,6 +139,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(slot.answer, Deferred):
                 slot.answer.abandon()
         self._line.clear()
+        self._frames.release()
         self._traffic.closed.value += 1
         self._traffic.open.value -= 1
         self._server.closed(self)
@@ -151,8 +155,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def close_later(self, after_ms: int, reason: str) -> None:
-        """Not read from until then, so that a client that connects again at once has to wait (KIP-612)."""
+        """Not read from until then, so that a client that connects again at once has to wait (KIP-306, KIP-612)."""
         self._pause_reading()
+        if self._unmute is not None:
+            self._unmute.cancel()
         self._unmute = self._node.loop.call_later(after_ms / 1000, self.close, reason)
 
     # Requests
@@ -168,6 +174,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._handle(frame)
                 if len(self._line) >= limits.PIPELINED_REQUESTS_MAX:
                     self._pause_reading()
+        except UnauthenticatedRequest as error:
+            # The client has to wait before it can try again, as after a wrong password.
+            self._hang_up_delay_ms = self._node.config.connection_failed_authentication_delay_ms
+            self.hang_up_after_answer(str(error))
         except ProtocolError as error:
             self._failure = str(error)
         finally:
@@ -318,7 +328,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close_when_answered(self) -> None:
         """After the answers to all earlier requests: a client repeats a produce whose acknowledgement it never got."""
-        if not self._line and self._sender.is_idle:
+        if self._line or not self._sender.is_idle:
+            return
+        assert self._failure is not None
+        if self._hang_up_delay_ms:
+            self.close_later(self._hang_up_delay_ms, self._failure)
+        else:
             self.close(self._failure)
 
     def _count_errors(self, route: Route, answer: Any) -> None:

@@ -15,6 +15,7 @@ from penstock.broker.network.request_memory import RequestMemory
 from penstock.broker.network.sender import NewSender, Sender
 from penstock.broker.node import Node
 from penstock.core import limits
+from penstock.protocol.framing import BufferPool
 
 if TYPE_CHECKING:
     from penstock.broker.network.listener_gate import ListenerGate
@@ -43,6 +44,7 @@ class Server:
         self._refused_limit = node.metrics.counter(*refused, reason="limit")
         self._refused_rate = node.metrics.counter(*refused, reason="rate")
         queued_bytes = node.config.queued_max_request_bytes
+        self.receive_buffers = BufferPool()
         self.request_memory = RequestMemory(queued_bytes) if queued_bytes > 0 else None
 
     async def listen(self, bound: Sequence[BoundListener]) -> None:

@@ -22,10 +22,13 @@ from penstock.security.principals import InvalidRule, PrincipalMapping, distingu
 
 logger = logging.getLogger(__name__)
 
+RECORD_BYTES_MAX: Final = 1 << 14  # of the plaintext in one record
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _CERTIFICATE_EXPIRED: Final = 10
 _CERTIFICATE_NOT_YET_VALID: Final = 9
+_HANDSHAKE_RECORD: Final = 22
+_RECORD_HEADER_BYTES: Final = 5  # type, version, size
 
 
 class TlsError(Exception):
@@ -217,20 +220,39 @@ def _reason(error: Exception) -> str:
 
 
 class TlsSession:
-    """Encrypts and decrypts for one connection. The caller moves the ciphertext to and from the socket."""
+    """Encrypts and decrypts for one connection. The caller moves the ciphertext to and from the socket.
 
-    __slots__ = ("_incoming", "_object", "_outgoing", "is_ended", "is_established")
+    OpenSSL's part of it is made when the client's first record is complete: a client that begins a handshake and says
+    nothing more costs the bytes that it has sent.
+    """
+
+    __slots__ = ("_context", "_first_record", "_incoming", "_object", "_outgoing", "is_ended", "is_established")
+    _incoming: ssl.MemoryBIO
+    _outgoing: ssl.MemoryBIO
+    _object: ssl.SSLObject
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._context = context
+        self._first_record: bytearray | None = bytearray()  # None when it was complete
         self.is_established = False
         self.is_ended = False
         """The client has ended TLS and sends nothing more."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is anything to compute."""
+        return self._first_record is None
+
     def receive(self, ciphertext: memoryview) -> None:
-        self._incoming.write(ciphertext)
+        if self._first_record is None:
+            self._incoming.write(ciphertext)
+            return
+        self._first_record += ciphertext
+        if _is_complete(self._first_record):
+            self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            self._object = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._incoming.write(self._first_record)
+            self._first_record = None
 
     def shake_hands(self) -> bool:
         """Goes on with the handshake. True when it is complete. Raises SSLError when it failed."""
@@ -242,17 +264,19 @@ class TlsSession:
         return True
 
     def read_into(self, buffer: memoryview) -> int:
-        """Plaintext, as much as there is and fits; 0 until more has been received, or at the end."""
+        """Plaintext, as much as there is and fits: less than fits until more has been received, or at the end."""
+        read = self._object.read  # one TLS record a call, and some clients send small ones
+        size = len(buffer)
         filled = 0
-        while filled < len(buffer):
-            try:
-                count = self._object.read(len(buffer) - filled, buffer[filled:])
-            except ssl.SSLWantReadError:
-                break
-            if not count:
-                self.is_ended = True
-                break
-            filled += int(count)
+        try:
+            while filled < size:
+                count: int = read(size - filled, buffer[filled:])  # type: ignore[assignment]
+                if not count:
+                    self.is_ended = True
+                    break
+                filled += count
+        except ssl.SSLWantReadError:
+            pass
         return filled
 
     def encrypt(self, plaintext: bytes | bytearray | memoryview) -> None:
@@ -265,7 +289,7 @@ class TlsSession:
             self._object.unwrap()
 
     def take_outgoing(self) -> bytes:
-        return self._outgoing.read()
+        return self._outgoing.read() if self.has_begun else b""
 
     @property
     def client_name(self) -> str | None:
@@ -274,3 +298,13 @@ class TlsSession:
         if not certificate:
             return None
         return distinguished_name(certificate["subject"])
+
+
+def _is_complete(record: bytearray) -> bool:
+    """Whether OpenSSL can do something with it: a whole record, or what is no handshake at all."""
+    if record[0] != _HANDSHAKE_RECORD:
+        return True
+    if len(record) < _RECORD_HEADER_BYTES:
+        return False
+    size = int.from_bytes(record[3:_RECORD_HEADER_BYTES])
+    return size > RECORD_BYTES_MAX or len(record) >= _RECORD_HEADER_BYTES + size

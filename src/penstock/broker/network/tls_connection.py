@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.network.connection import Connection
 from penstock.broker.network.sender import Memory, ResponseSender, Sender, is_memory
-from penstock.broker.network.tls import ListenerTls, TlsSession
+from penstock.broker.network.tls import RECORD_BYTES_MAX, ListenerTls, TlsSession
 from penstock.core import limits
 from penstock.security.principals import NoMatchingRule
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class HandshakeSlots:
     """The handshakes that are under way. A connection without a slot is not read from.
 
-    A connection asks for a slot when it has sent something: one that is opened and says nothing takes none. While
-    others wait, the oldest handshakes are ended to make room: a stalled handshake does not block other clients.
+    A connection asks for a slot when it has sent its first record: one that sends less takes none. While others wait,
+    the oldest handshakes are ended to make room: a stalled handshake does not block other clients.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -111,9 +111,11 @@ class TlsConnection(Connection):
         self._slots = slots
         self._ciphertext = ciphertext
         self._timer: asyncio.TimerHandle | None = None
+        self._low_water_bytes = 1  # of the socket: it is read from when it holds as many
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._socket: socket.socket = transport.get_extra_info("socket")
         # A connection above a limit, or of an address that opens them too often (KIP-612), costs no arithmetic.
         if not self._closing and not self._reading_paused:
             self._timer = self._node.loop.call_later(limits.TLS_HANDSHAKE_TIMEOUT_S, self._handshake_took_too_long)
@@ -192,18 +194,24 @@ class TlsConnection(Connection):
         self._session.receive(self._ciphertext[:nbytes])
         self.last_active = self._node.loop.time()
         self._received_s = perf_counter()
-        if self._session.is_established or (self._slots.enter(self) and self._shake_hands()):
+        session = self._session
+        if session.is_established or (session.has_begun and self._slots.enter(self) and self._shake_hands()):
             self._handle_plaintext()
 
     def _handle_plaintext(self) -> None:
         """All plaintext that there is, unless a pause comes between: the rest stays encrypted until it ends."""
         try:
-            while not self._closing and not self._reading_paused and self._failure is None:
-                count = self._session.read_into(self._frames.get_buffer())
-                if not count:
-                    break
+            is_exhausted = False
+            while not is_exhausted and not self._closing and not self._reading_paused and self._failure is None:
+                room = self._frames.get_buffer()
+                count = self._session.read_into(room)
+                is_exhausted = count < len(room)
                 self._frames.advance(count)
-                self._handle_frames()
+                # A large request comes in many small reads, and there is nothing to do before its last one.
+                if self._frames.has_frame or self._memory is not None:
+                    self._handle_frames()
+            if not self._closing:
+                self._await_bytes(self._frames.missing_bytes if is_exhausted else 0)
             if self._session.is_ended:
                 self._session.end()
             self._flush()  # TLS may have something to say of its own
@@ -211,6 +219,17 @@ class TlsConnection(Connection):
                 self.close()
         except ssl.SSLError as error:
             self.close(f"TLS: {error.reason or error}")
+
+    def _await_bytes(self, missing_bytes: int) -> None:
+        """In the middle of a large request, the socket is read from when it holds a good part of the rest.
+
+        Some clients write a request as hundreds of small TLS records, and every read costs as much as several of them.
+        Part of what is missing may have arrived already, as a record that is not complete.
+        """
+        low_water_bytes = max(1, min(missing_bytes - RECORD_BYTES_MAX, limits.TLS_READ_BYTES // 2))
+        if low_water_bytes != self._low_water_bytes:
+            self._low_water_bytes = low_water_bytes
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water_bytes)
 
     def _handle_arrived(self) -> None:
         self._handle_frames()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -304,6 +305,32 @@ def test_requests_over_tls(version: ssl.TLSVersion, authority: Authority, tmp_pa
     serve(tmp_path, settings(authority.issue("talk")), scenario)
 
 
+def test_a_request_may_come_in_tls_records_of_any_size(authority: Authority, tmp_path: Path) -> None:
+    """Each request is answered before the next one is sent: a read that waits for bytes in vain would show."""
+    sizes = random.Random(1)
+
+    def talk(port: int) -> None:
+        client = Client(port, client_context(authority))
+        for number in range(60):
+            batch = encode_batch([Record(value=sizes.randbytes(sizes.choice([1, 20_000, 300_000, 700_000])))])
+            data = [TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=batch)])]
+            request = framed(encode_request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=data), 9, 1))
+            record_bytes = sizes.choice([500, 2_000, 5_000, 16_384])
+            for start in range(0, len(request), record_bytes):
+                client.socket.sendall(request[start : start + record_bytes])
+            [topic] = client.receive(0, 9).responses
+            assert topic.partition_responses[0].base_offset == number
+        # Hangs up in the middle of a request, while the socket is not read from for few bytes.
+        client.socket.sendall(request[: len(request) // 3])
+        client.socket.close()
+
+    async def scenario(broker: Broker) -> None:
+        await asyncio.to_thread(talk, broker.port)
+        await becomes_true(lambda: not broker.connections)
+
+    serve(tmp_path, settings(authority.issue("records")), scenario)
+
+
 def test_a_client_that_does_not_read_costs_one_piece_of_ciphertext(authority: Authority, tmp_path: Path) -> None:
     partitions = [FetchPartition(partition=0, partition_max_bytes=100_000_000)]
     fetch = FetchRequest(max_bytes=100_000_000, topics=[FetchTopic(topic="orders", partitions=partitions)])
@@ -583,6 +610,34 @@ def test_connections_that_say_nothing_take_no_place(
             each.close()
 
     serve(tmp_path, settings(authority.issue("silent")), scenario)
+
+
+def test_a_handshake_that_ends_in_its_first_record_takes_no_place(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TLS_HANDSHAKES_MAX", 1)
+    monkeypatch.setattr(limits, "TLS_HANDSHAKES_WAITING_MAX", 0)
+    context = client_context(authority)
+    hello = client_hello(context)
+
+    def in_pieces(port: int, piece_bytes: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            for start in range(0, len(hello), piece_bytes):
+                client.sendall(hello[start : start + piece_bytes])
+            return client.recv(1)
+
+    async def scenario(broker: Broker) -> None:
+        half = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(50)]
+        for number, each in enumerate(half):
+            each.sendall(hello[: 1 + number % 10])
+        await becomes_true(lambda: sum(bool(each._session._first_record) for each in broker.connections) == 50)
+        assert await asyncio.to_thread(one_request, broker.port, context) == 1
+        await becomes_true(lambda: len(broker.connections) == 50)
+        assert await asyncio.to_thread(in_pieces, broker.port, 7) == b"\x16", "a handshake goes on"
+        for each in half:
+            each.close()
+
+    serve(tmp_path, settings(authority.issue("half")), scenario)
 
 
 def test_a_connection_that_says_nothing_is_closed_in_the_end(
