@@ -279,6 +279,7 @@ def test_connect_and_streams_count_every_line_once_while_all_of_them_are_killed(
         worker.restart_task()
         application.start()
         run_and_kill(broker, worker, application, file)
+        change_connector_until_compacted(broker, worker, file)
     assert_compacted(broker, admin)
     broker.stop()
     with KafkaTools() as tools:
@@ -321,6 +322,29 @@ def run_and_kill(broker: SecuredBroker, worker: ConnectWorker, application: Java
     assert sorted(lines) == sorted(file.lines)
 
 
+def change_connector_until_compacted(broker: SecuredBroker, worker: ConnectWorker, file: GrowingFile) -> None:
+    """Connect writes few records of its own; each change supersedes some, and begins the segments that follow."""
+    deadline = time.monotonic() + PATIENCE_S
+    batch_size = 6 * STEP
+    while not all(removed_records(broker, topic) for topic in INTERNAL_OF_CONNECT):
+        assert time.monotonic() < deadline, cleaned_offsets(broker.data_dir)
+        batch_size += 1
+        worker.put_connector(connector_config(file.path, batch_size))
+        worker.wait_until_running()
+
+
+def removed_records(broker: SecuredBroker, topic: str) -> int:
+    """How many records are gone from the cleaned part of a topic, which must not hold a key twice."""
+    cleaned = {partition: end for (name, partition), end in cleaned_offsets(broker.data_dir).items() if name == topic}
+    kept = [
+        (message.partition(), message.key())
+        for message in read_all(broker, topic)
+        if (message.offset() or 0) < cleaned.get(message.partition() or 0, 0)
+    ]
+    assert len(kept) == len(set(kept)), f"{topic} holds a key twice below its cleaned offset"
+    return sum(cleaned.values()) - len(kept)
+
+
 def read_all(broker: SecuredBroker, topic: str, isolation: str = "read_uncommitted") -> list[confluent_kafka.Message]:
     """Everything that a topic holds."""
     settings = {"group.id": "unused", "isolation.level": isolation, "enable.partition.eof": True}
@@ -350,17 +374,8 @@ def assert_compacted(broker: SecuredBroker, admin: AdminClient) -> None:
     described = admin.describe_configs([ConfigResource("topic", topic) for topic in policies])
     found = {each.name: configs.result(PATIENCE_S)["cleanup.policy"].value for each, configs in described.items()}
     assert found == policies
-    cleaned = cleaned_offsets(broker.data_dir)
     for topic in (topic for topic, policy in policies.items() if policy == "compact"):
-        partitions = {partition: offset for (name, partition), offset in cleaned.items() if name == topic}
-        assert any(partitions.values()), f"no partition of {topic} was cleaned: {cleaned}"
-        kept = [
-            (message.partition(), message.key())
-            for message in read_all(broker, topic)
-            if (message.offset() or 0) < partitions.get(message.partition() or 0, 0)
-        ]
-        assert len(kept) == len(set(kept)), f"{topic} holds a key twice below its cleaned offset"
-        assert len(kept) < sum(partitions.values()), f"nothing was removed from {topic}"
+        assert removed_records(broker, topic) > 0, f"{topic}: {cleaned_offsets(broker.data_dir)}"
 
 
 def assert_readable_for_the_dump_tool(tools: KafkaTools, data_dir: Path) -> None:

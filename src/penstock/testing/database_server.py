@@ -7,7 +7,6 @@ caller provides an empty directory and removes it.
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Final, TypeVar
+
+from penstock.testing.apache_kafka import free_ports
 
 START_S_MAX: Final = 60
 _POLL_S: Final = 0.05
@@ -33,9 +34,8 @@ class DatabaseServer(ABC):
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self._has_run = False
+        (self.port,) = free_ports(1)
 
     @property
     @abstractmethod
@@ -46,7 +46,7 @@ class DatabaseServer(ABC):
 
     @abstractmethod
     def _is_ready(self) -> bool:
-        """Whether it accepts connections."""
+        """Whether this very server accepts connections, and not one of another test that took the port before."""
 
     @property
     def pid(self) -> int:
@@ -56,10 +56,16 @@ class DatabaseServer(ABC):
     def start(self) -> None:
         deadline = time.monotonic() + START_S_MAX
         while time.monotonic() < deadline:
-            # After a kill, PostgreSQL exits immediately while a child of the killed server holds the shared memory.
-            if self._process is None or self._process.poll() is not None:
+            if self._process is None:
+                self._process = self._spawn()
+            elif self._process.poll() is not None:
+                # After a kill, PostgreSQL exits immediately while a child of the killed server holds the shared memory.
+                # A server that has never run may have found its port taken.
+                if not self._has_run:
+                    (self.port,) = free_ports(1)
                 self._process = self._spawn()
             if self._is_ready():
+                self._has_run = True
                 return
             time.sleep(_POLL_S)
         self.kill()

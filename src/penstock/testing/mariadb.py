@@ -69,6 +69,8 @@ class MariaDbServer(DatabaseServer):
     def _is_ready(self) -> bool:
         """A server that is ready speaks first; one that still starts does not listen."""
         try:
+            if (self._directory / "server.pid").read_text(encoding="utf-8").strip() != str(self.pid):
+                return False
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 greeting = connection.recv(_GREETING_HEADER + 1)
                 return len(greeting) > _GREETING_HEADER and greeting[_GREETING_HEADER] != 0xFF

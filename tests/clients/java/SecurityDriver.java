@@ -54,7 +54,7 @@ public final class SecurityDriver {
         String topic = request.get("topic").asText();
         long heldUntil = System.currentTimeMillis() + request.path("hold_ms").asLong(0);
         Map<String, Object> producing = new HashMap<>(config);
-        producing.put("max.block.ms", 3000);
+        producing.put("max.block.ms", 20000);
         producing.put("key.serializer", StringSerializer.class.getName());
         producing.put("value.serializer", StringSerializer.class.getName());
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(producing)) {

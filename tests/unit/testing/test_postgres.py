@@ -28,6 +28,27 @@ def test_it_keeps_what_it_had_after_a_kill_and_is_gone_when_stopped(tmp_path: Pa
         pass
 
 
+def test_a_port_that_another_server_has_taken_is_not_used(tmp_path: Path) -> None:
+    import psycopg
+
+    with running_postgres(_directory(tmp_path, "first")) as first:
+        second = PostgresServer(_directory(tmp_path, "second"))
+        second.port = first.port
+        second.start()
+        try:
+            assert second.port != first.port
+            with psycopg.connect(second.url) as connection:
+                assert connection.execute("SHOW data_directory").fetchall() == [(str(tmp_path / "second" / "data"),)]
+        finally:
+            second.stop()
+
+
+def _directory(parent: Path, name: str) -> Path:
+    directory = parent / name
+    directory.mkdir()
+    return directory
+
+
 def test_a_machine_without_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(postgres, "_INSTALLED", tmp_path / "none")
     monkeypatch.setenv("PATH", str(tmp_path))
