@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.bench.bystander import bystander
 from penstock.bench.certificates import Certificates
 from penstock.bench.figures import percentile
 from penstock.bench.flood import Flood, Kind
@@ -43,6 +44,7 @@ class Floods:
             rows += [
                 Metric(f"floods.{kind}.p99", f"{title}, p99", Unit.MILLISECONDS, AT_MOST_LEVEL),
                 Metric(f"floods.{kind}.slowdown", "· against no other clients", Unit.TIMES, _AT_MOST_TWICE),
+                Metric(f"floods.{kind}.own", "· against the same flood at another server", Unit.TIMES),
             ]
         return [*rows, Metric("floods.growth", "memory at the end, beyond the quiet broker's", Unit.BYTES)]
 
@@ -76,10 +78,13 @@ class Floods:
                 resident_before = memory(peer.pid).resident_bytes
                 for kind, port in ports.items():
                     workbench.tell(_TITLES[kind])
+                    with bystander() as elsewhere, Flood(kind, elsewhere).running():
+                        elsewhere_p99 = self._p99(peer)
                     with Flood(kind, f"127.0.0.1:{port}").running():
                         p99 = self._p99(peer)
                     readings[f"floods.{kind}.p99"] = p99
                     readings[f"floods.{kind}.slowdown"] = p99 / quiet_p99
+                    readings[f"floods.{kind}.own"] = p99 / elsewhere_p99
                 growth = memory(peer.pid).resident_bytes - resident_before
                 readings["floods.growth"] = max(0, growth)
         return readings
