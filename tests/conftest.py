@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -38,10 +39,11 @@ class RunningBroker(Protocol):
     def kill(self) -> None: ...
 
 
-# Tests below these directories share an expensive server: a Spark session with its databases, or a broker with the
-# matrix of results. Several Spark sessions rather than one, so that no process is left with all of Spark's tests at the
-# end. The first that fits decides.
+# Tests whose names begin so share an expensive server: a Spark session with its databases, or a broker with the matrix
+# of results. Several Spark sessions rather than one, and all of them before the other tests, so that no process is left
+# with Spark's tests at the end. The first that fits decides, and they start in this order.
 _SHARED_SERVERS = (
+    "tests/pipeline/test_run",
     "tests/pipeline/test_topic_",
     "tests/pipeline/",
     "tests/conformance/",
@@ -100,14 +102,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cell(client, feature): one cell of the client matrix; set while collecting")
 
 
-@pytest.hookimpl(trylast=True)  # behind -m and -k: a slice is a part of what they selected
+@pytest.hookimpl(trylast=True)  # behind -m, -k and the shuffle: a slice is a part of what they selected
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted: Slice | None = config.getoption("--slice")
-    if wanted is None:
-        return
-    selected = wanted.selects(items)
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in selected])
-    items[:] = [item for item in items if item.nodeid in selected]
+    if wanted is not None:
+        selected = wanted.selects(items)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in selected])
+        items[:] = [item for item in items if item.nodeid in selected]
+    sizes = Counter(_scope(item.nodeid) for item in items)
+
+    def rank(item: pytest.Item) -> tuple[int, int]:
+        scope = _scope(item.nodeid)
+        first = _SHARED_SERVERS.index(scope) if scope in _SHARED_SERVERS else len(_SHARED_SERVERS)
+        return first, -sizes[scope]
+
+    items.sort(key=rank)
+
+
+def _scope(nodeid: str) -> str:
+    """What stays in one process."""
+    if nodeid.startswith(_INDEPENDENT):
+        return nodeid
+    file = nodeid.split("::", maxsplit=1)[0]
+    return next((shared for shared in _SHARED_SERVERS if file.startswith(shared)), file)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -117,11 +134,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByServer(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(_INDEPENDENT):
-                return nodeid
-            file = nodeid.split("::", maxsplit=1)[0]
-            return next((shared for shared in _SHARED_SERVERS if file.startswith(shared)), file)
+            return _scope(nodeid)
 
+    config.option.loadscopereorder = False  # the order of the collected tests is the order of the scopes
     return ByServer(config, log)
 
 

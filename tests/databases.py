@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from penstock.pipeline.sinks.table.databases import DIALECTS
 from penstock.testing import mariadb
 from penstock.testing.database_server import DatabaseMissingError
@@ -53,3 +55,6 @@ DATABASES: Final[dict[str, Callable[[Path], AbstractContextManager[str]]]] = {
     "mysql": _mariadb,
 }
 assert set(DATABASES) == {dialect.schemes[0] for dialect in DIALECTS}, "a dialect has no database in the tests"
+
+# For tests over all databases: MariaDB takes as long as the others together, so `make test-slow` runs it there.
+DATABASE_PARAMS: Final = [pytest.param(name, marks=[pytest.mark.slow] if name == "mysql" else []) for name in DATABASES]

@@ -35,6 +35,8 @@ from tests.postgres_server import PostgresServer, running_postgres
 RIGHT, WRONG = "the-right-secret", "a-wrong-secret"
 _numbers = itertools.count(1)
 
+pytestmark = pytest.mark.slow  # each starts `penstock run`, as a person does
+
 
 class Words:
     """A pipeline of one test from a topic of its own into a table, beside the engine of `penstock up`."""
@@ -164,7 +166,6 @@ def test_mistakes_of_the_author_are_one_line_each_and_change_nothing(words: Word
     assert words.stored() == [1, 2]
 
 
-@pytest.mark.slow
 def test_a_mistake_in_sql_is_told_alike_by_a_spark_of_its_own(words: Words, tmp_path: Path) -> None:
     words.directory = tmp_path
     words.file = tmp_path / words.file.name
@@ -191,7 +192,6 @@ def test_a_checkpoint_of_another_pipeline_is_refused_and_stays_its_own(words: Wo
     assert (words.stored(), other.stored()) == ([1, 2], [1])
 
 
-@pytest.mark.slow
 def test_a_topic_deleted_while_it_is_read_is_never_taken_for_a_new_one(words: Words) -> None:
     words.send(1, 2)
     with running(words.directory, "run", "--json", words.file.name) as process:
@@ -319,7 +319,6 @@ def test_a_wrong_password_of_a_database_is_told_and_not_shown(up: Path, postgres
     assert rows_of(postgres, words.name, "guarded") == [1, 2]
 
 
-@pytest.mark.slow
 def test_a_column_dropped_from_a_database_while_the_pipeline_runs(up: Path, postgres: PostgresServer) -> None:
     words = Words(up, url=f"postgresql://penstock@127.0.0.1:{postgres.port}/postgres")
     words.send(1)
@@ -365,7 +364,6 @@ def secured_kafka() -> Iterator[tuple[str, str]]:
         yield kafka.bootstrap_servers, f"127.0.0.1:{guarded}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "user"), [("PLAIN", "alice"), ("SCRAM-SHA-256", "bob")])
 def test_a_wrong_password_of_a_broker_is_told_and_not_shown(
     up: Path, secured_kafka: tuple[str, str], mechanism: str, user: str

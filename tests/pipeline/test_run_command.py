@@ -246,6 +246,7 @@ def test_a_spark_that_dies_is_told_and_the_next_run_goes_on(tmp_path: Path) -> N
         assert broker.process.poll() is None
 
 
+@pytest.mark.slow
 def test_metrics_of_a_run_and_of_the_engine_with_its_broker(up: Path) -> None:
     (up / "counted.yaml").write_text(
         COPY.replace("name: copy", "name: counted")

@@ -220,7 +220,7 @@ def test_a_directory_that_becomes_a_file_ends_the_pipeline_at_once(pipelines: Pi
     assert not of_kind(running.events, "restarting")
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.slow)])
 def test_a_record_that_the_topic_does_not_take_is_one_line_and_no_retry(pipelines: Pipelines, guarantee: str) -> None:
     source, sink = pipelines.topic("source", partitions=1), pipelines.name("sink")
     small = NewTopic(sink, 1, 1, config={"max.message.bytes": "3000"})
@@ -423,7 +423,7 @@ def outcome(pipelines: Pipelines, yaml: str, checkpoint: Path) -> PipelineFailed
     return None
 
 
-@pytest.mark.parametrize("kilobytes_left", [4, 12, 20])
+@pytest.mark.parametrize("kilobytes_left", [12, *(pytest.param(left, marks=pytest.mark.slow) for left in (4, 20))])
 def test_a_full_disk_under_the_checkpoint_is_told_and_goes_on_with_room(
     pipelines: Pipelines, small_disk: Path, kilobytes_left: int
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_sink_that_fails_restarts_alone_and_one_that_fails_for_good_ends_the_p
     assert len(pipelines.records(copy)) == 3, "the other has its own progress"
 
 
+@pytest.mark.slow  # tests/conformance/sinks shows it for one sink
 def test_a_row_that_fails_in_the_transform_of_one_sink_is_one_dead_letter(pipelines: Pipelines) -> None:
     orders, whole, letters = pipelines.topic("orders"), pipelines.topic("whole"), pipelines.topic("letters")
     pipelines.send(orders, [order(1, "7", 1), order(2, "seven", 1), order(3, "8", 1)])

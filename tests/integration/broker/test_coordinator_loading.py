@@ -100,7 +100,9 @@ def test_a_consumer_waits_for_its_group_by_itself(broker: Broker) -> None:
         consumer.close()
 
 
-@pytest.mark.parametrize("ask", ["list", "describe", "offsets"])
+@pytest.mark.parametrize(
+    "ask", ["offsets", *(pytest.param(ask, marks=pytest.mark.slow) for ask in ("list", "describe"))]
+)
 def test_administration_waits_for_groups_that_are_being_loaded(broker: Broker, ask: str) -> None:
     admin = Admin({"bootstrap.servers": broker.bootstrap_servers})
     match ask:

@@ -159,6 +159,7 @@ def test_mistakes_are_one_line(penstock: Command, scene: Scene) -> None:
         assert (finished.returncode, said in only_line(finished.stderr)) == (code, True), finished.stderr
 
 
+@pytest.mark.slow
 def test_a_replay_that_is_killed_neither_loses_nor_repeats(penstock: Command, scene: Scene) -> None:
     numbers = range(60)
     scene.add(numbers)

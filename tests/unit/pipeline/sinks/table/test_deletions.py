@@ -18,7 +18,7 @@ from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied
 from penstock.pipeline.sinks.table.preparation import claim, prepare, table_store
 from penstock.pipeline.sinks.table.target import TableTarget
 from penstock.pipeline.sinks.table.task_output import TaskOutput
-from tests.databases import DATABASES
+from tests.databases import DATABASE_PARAMS
 from tests.postgres_server import PostgresServer
 from tests.unit.pipeline.sinks.table.landing_table import NewLanding
 
@@ -77,7 +77,7 @@ def _arrow(schema: Any, rows: Sequence[Row]) -> Any:
 NewTable = Callable[..., Table]
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=DATABASE_PARAMS)
 def new_table(request: pytest.FixtureRequest, urls: Callable[[str], str]) -> Iterator[NewTable]:
     targets = []
 

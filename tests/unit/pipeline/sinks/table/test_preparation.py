@@ -23,7 +23,7 @@ from penstock.pipeline.sinks.table.errors import (
 from penstock.pipeline.sinks.table.ledger import Ledger
 from penstock.pipeline.sinks.table.preparation import claim, prepare
 from penstock.pipeline.sinks.table.target import TableTarget
-from tests.databases import DATABASES
+from tests.databases import DATABASE_PARAMS
 from tests.postgres_server import PostgresServer
 
 SCHEMA = StructType(
@@ -78,7 +78,7 @@ class Place:
             return database.query(statement)
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=DATABASE_PARAMS)
 def place(request: pytest.FixtureRequest, urls: Callable[[str], str]) -> Place:
     return Place(urls(request.param))
 

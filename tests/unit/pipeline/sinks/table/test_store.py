@@ -39,7 +39,7 @@ from penstock.pipeline.sinks.table.store import TableStore
 from penstock.pipeline.sinks.table.target import TableTarget
 from penstock.pipeline.sinks.table.task_output import TaskOutput
 from penstock.testing.mariadb import MariaDbServer
-from tests.databases import DATABASES, running_mariadb
+from tests.databases import DATABASE_PARAMS, running_mariadb
 from tests.postgres_server import PostgresServer
 
 SCHEMA = StructType([StructField("id", LongType()), StructField("word", StringType())])
@@ -83,7 +83,7 @@ class Table:
 NewTable = Callable[..., Table]
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=DATABASE_PARAMS)
 def new_table(request: pytest.FixtureRequest, urls: Callable[[str], str]) -> Iterator[NewTable]:
     name = f"t{uuid4().hex[:10]}"
     url = urls(request.param)
