@@ -25,10 +25,10 @@ demo: $(STAMP) ## the revenue pipeline, exactly once: killed with -9 in the midd
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## the test suite (PENSTOCK_REQUIRE_ALL=1: an optional server that is missing is a failure)
-	@$(BIN)/python -m pytest -n 3 -m "not slow and not kills and not scale and not new_user and not clients" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 3 -o faulthandler_timeout=400 -m "not slow and not kills and not scale and not new_user and not clients" $(PYTEST_ARGS)
 
 test-clients: $(STAMP) ## clients and tools of other projects: Java, kafkajs, kcat, kafka-python, aiokafka, librdkafka
-	@$(BIN)/python -m pytest -n 2 -m "clients and not slow" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 -o faulthandler_timeout=400 -m "clients and not slow" $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## slices of the long runs, rebalances that wait for timeouts, weaker guarantees
 	@$(BIN)/python -m pytest -n 2 -m slow $(PYTEST_ARGS)

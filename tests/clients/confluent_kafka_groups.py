@@ -89,6 +89,7 @@ class ConfluentTransactionalProducer(TransactionalProducer):
             {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "linger.ms": 0}
         )
         self._initialised = False
+        self._in_transaction = False
 
     def begin(self) -> None:
         with _refusals():
@@ -96,6 +97,7 @@ class ConfluentTransactionalProducer(TransactionalProducer):
                 self._producer.init_transactions(REQUEST_TIMEOUT_S)
                 self._initialised = True
             self._producer.begin_transaction()
+            self._in_transaction = True
 
     def send(self, topic: str, partition: int, records: Sequence[Record]) -> None:
         errors: list[KafkaError] = []
@@ -120,18 +122,25 @@ class ConfluentTransactionalProducer(TransactionalProducer):
     def commit(self) -> None:
         with _refusals():
             self._producer.commit_transaction(REQUEST_TIMEOUT_S)
+            self._in_transaction = False
 
     def abort(self) -> None:
         with _refusals():
             self._producer.abort_transaction(REQUEST_TIMEOUT_S)
+            self._in_transaction = False
 
     def close(self) -> None:
+        """Not by `Producer.close`, which aborts without a limit of time and cannot be interrupted."""
         try:
-            self._producer.close()
+            if self._in_transaction:
+                self._producer.abort_transaction(REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            # A fenced producer says so once more when it is closed.
+            # A fenced producer says so once more.
             if error.args[0].code() not in FENCED:
                 raise
+        finally:
+            self._producer.purge()
+            self._producer.flush(REQUEST_TIMEOUT_S)
 
 
 @contextmanager

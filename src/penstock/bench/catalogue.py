@@ -14,6 +14,7 @@ from penstock.bench.measurements.floods import Floods
 from penstock.bench.measurements.group_settling import GroupSettling
 from penstock.bench.measurements.log_growth import LogGrowth
 from penstock.bench.measurements.many_partitions import ManyPartitions
+from penstock.bench.measurements.metrics_cost import MetricsCost
 from penstock.bench.measurements.offset_commits import OffsetCommits
 from penstock.bench.measurements.one_at_a_time import OneAtATime
 from penstock.bench.measurements.quota import Quota
@@ -41,6 +42,7 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
     "restart": Restart,
     "offsets": OffsetCommits,
     "quota": Quota,
+    "metrics": MetricsCost,
     "floods": Floods,
     "spark-read": spark_read,
     "spark-copy": spark_copy,

@@ -36,6 +36,7 @@ _MEASUREMENT_NAMES: Final = (
     "restart",
     "offsets",
     "quota",
+    "metrics",
     "floods",
     "spark-read",
     "spark-copy",

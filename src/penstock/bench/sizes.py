@@ -51,6 +51,8 @@ class Sizes:
     quota_warm_up_s: float = 15.0
     quota_s: float = 10.0
     """How long a client that is over its quota is measured."""
+    metrics_turns: int = 40
+    metrics_turn_requests: int = 40_000
 
     spark_small_row_count: int = 4_000_000
     spark_large_row_count: int = 1_000_000
@@ -97,6 +99,8 @@ QUICK: Final = Sizes(
     offset_commit_count=50_000,
     quota_warm_up_s=11.0,
     quota_s=5.0,
+    metrics_turns=6,
+    metrics_turn_requests=8_000,
     spark_small_row_count=400_000,
     spark_large_row_count=100_000,
     spark_one_row_count=20,

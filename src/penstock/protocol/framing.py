@@ -29,7 +29,7 @@ from penstock.core.limits import (
 )
 
 _SIZE: Final = Packing(">i")
-_SIZE_BYTES: Final = 4
+SIZE_BYTES: Final = 4  # of the size that stands before every frame
 _NO_MEMORY: Final = memoryview(b"")
 
 
@@ -60,7 +60,7 @@ class FrameBuffer:
         retained_bytes_max: int = RECEIVE_BUFFER_RETAINED_BYTES_MAX,
     ) -> None:
         self._pool = BufferPool() if pool is None else pool
-        assert self._pool.buffer_bytes >= _SIZE_BYTES
+        assert self._pool.buffer_bytes >= SIZE_BYTES
         self._frame_bytes_max = frame_bytes_max
         self._retained_bytes_max = max(self._pool.buffer_bytes, retained_bytes_max)
         self._view = _NO_MEMORY
@@ -83,10 +83,15 @@ class FrameBuffer:
     @property
     def incomplete_bytes(self) -> int:
         """The size of the first frame that was not taken, with its size field; 0 while it is not known."""
-        if self.pending < _SIZE_BYTES:
+        if self.pending < SIZE_BYTES:
             return 0
         (size,) = _SIZE.unpack_from(self._view, self._start)
-        return _SIZE_BYTES + size if 0 <= size <= self._frame_bytes_max else 0
+        return SIZE_BYTES + size if 0 <= size <= self._frame_bytes_max else 0
+
+    @property
+    def position(self) -> int:
+        """Where the next frame begins. The difference of two positions of one read is what was taken."""
+        return self._start
 
     @property
     def missing_bytes(self) -> int:
@@ -96,10 +101,10 @@ class FrameBuffer:
     @property
     def has_frame(self) -> bool:
         """Whether `next_frame` has something to say: a frame, or that there cannot be one."""
-        if self.pending < _SIZE_BYTES:
+        if self.pending < SIZE_BYTES:
             return False
         (size,) = _SIZE.unpack_from(self._view, self._start)
-        return bool(self.pending - _SIZE_BYTES >= size or size > self._frame_bytes_max)
+        return bool(self.pending - SIZE_BYTES >= size or size > self._frame_bytes_max)
 
     def get_buffer(self) -> memoryview:
         """A buffer for more bytes, never empty. Frames taken earlier become invalid."""
@@ -118,7 +123,7 @@ class FrameBuffer:
 
     def next_frame(self) -> memoryview | None:
         """The next complete frame without its size; None if more bytes are needed."""
-        start = self._start + _SIZE_BYTES
+        start = self._start + SIZE_BYTES
         if start > self._end:
             return None
         (size,) = _SIZE.unpack_from(self._view, self._start)
@@ -142,10 +147,10 @@ class FrameBuffer:
 
     def _wanted(self) -> int:
         """The size of the first pending frame, including its size field, as far as it is known."""
-        if self.pending < _SIZE_BYTES:
-            return _SIZE_BYTES
+        if self.pending < SIZE_BYTES:
+            return SIZE_BYTES
         (size,) = _SIZE.unpack_from(self._view, self._start)
-        wanted: int = _SIZE_BYTES + size
+        wanted: int = SIZE_BYTES + size
         assert self.pending < wanted, "complete frames must be taken before more is read"
         return wanted
 

@@ -12,12 +12,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import confluent_kafka
 
 from tests.clients.java_client import compiled_command
 from tests.clients.kafkajs_client import node_command
@@ -33,54 +30,11 @@ class Refused(Exception):
     """What the client says of it."""
 
 
-def given_up_after(timeout_s: float) -> Callable[[], bool]:
-    deadline = time.monotonic() + timeout_s
-    return lambda: time.monotonic() >= deadline
-
-
-# librdkafka
-
-
-def confluent_kafka_attempt(settings: Settings, topic: str, hold_s: float) -> None:
-    errors: list[Any] = []
-    delivered: list[Any] = []
-    config: dict[str, Any] = dict(settings)
-    token = config.pop("sasl.oauthbearer.token", None)
-    if token is not None:
-        config["oauth_cb"] = lambda _: (token, time.time() + 3600)
-    config |= {"error_cb": errors.append, "log_level": 0}
-    producer = confluent_kafka.Producer(config | {"message.timeout.ms": TIMEOUT_S * 1000})
-    held, given_up = given_up_after(hold_s), given_up_after(TIMEOUT_S)
-    while True:
-        count = len(delivered)
-        producer.produce(topic, b"x", on_delivery=lambda error, _: delivered.append(error))
-        # An error of the connection is reported at once, and the record after its timeout.
-        while len(delivered) == count and not errors and not given_up():
-            producer.poll(0.05)
-        if errors:
-            producer.purge()
-            producer.poll(0)
-            raise Refused("; ".join(map(str, errors)))
-        if given_up() or delivered[-1] is not None:
-            producer.purge()
-            producer.poll(0)
-            raise Refused(str(delivered[-1] if delivered else "no answer"))
-        if held():
-            break
-        time.sleep(0.05)
-    consumer = confluent_kafka.Consumer(config | {"group.id": "librdkafka", "auto.offset.reset": "earliest"})
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    message = consumer.poll(TIMEOUT_S)
-    consumer.close()
-    if message is None or message.error():
-        raise Refused(str(message and message.error()))
-
-
-# kafka-python, aiokafka, Java and kafkajs
-
-
 class Driver:
-    """A program that makes one attempt for each line of JSON; see java/SecurityDriver.java."""
+    """A program that makes one attempt for each line of JSON; see java/SecurityDriver.java.
+
+    librdkafka runs in one, too: a call of it that does not return can only be ended with its process.
+    """
 
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the driver)

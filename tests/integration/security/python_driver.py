@@ -1,4 +1,4 @@
-"""kafka-python and aiokafka as programs, for `client_attempts.Driver`: what fails to connect leaves sockets behind."""
+"""librdkafka, kafka-python and aiokafka as programs, for `client_attempts.Driver`: what fails leaves sockets behind."""
 
 from __future__ import annotations
 
@@ -23,6 +23,43 @@ TLS_NAMES = {
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",
 }
+
+
+class Refused(Exception):
+    """What librdkafka says of it."""
+
+
+def with_confluent_kafka(settings: dict[str, str], topic: str, hold_s: float) -> None:
+    import confluent_kafka
+
+    errors: list[Any] = []
+    delivered: list[Any] = []
+    config: dict[str, Any] = dict(settings)
+    token = config.pop("sasl.oauthbearer.token", None)
+    if token is not None:
+        config["oauth_cb"] = lambda _: (token, time.time() + 3600)
+    config |= {"error_cb": errors.append, "log_level": 0}
+    producer = confluent_kafka.Producer(config | {"message.timeout.ms": TIMEOUT_S * 1000})
+    held_until, given_up_at = time.monotonic() + hold_s, time.monotonic() + TIMEOUT_S
+    while True:
+        count = len(delivered)
+        producer.produce(topic, b"x", on_delivery=lambda error, _: delivered.append(error))
+        # An error of the connection is reported at once, and the record after its timeout.
+        while len(delivered) == count and not errors and time.monotonic() < given_up_at:
+            producer.poll(0.05)
+        if errors or len(delivered) == count or delivered[-1] is not None:
+            producer.purge()
+            producer.poll(0)
+            raise Refused("; ".join(map(str, errors or delivered[-1:] or ["no answer"])))
+        if time.monotonic() >= held_until:
+            break
+        time.sleep(0.05)
+    consumer = confluent_kafka.Consumer(config | {"group.id": "librdkafka", "auto.offset.reset": "earliest"})
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    message = consumer.poll(TIMEOUT_S)
+    consumer.close()
+    if message is None or message.error():
+        raise Refused(str(message and message.error()))
 
 
 def with_kafka_python(settings: dict[str, str], topic: str, hold_s: float) -> None:
@@ -97,8 +134,10 @@ def main() -> None:
         try:
             if sys.argv[1] == "aiokafka":
                 asyncio.run(with_aiokafka(*arguments))
-            else:
+            elif sys.argv[1] == "kafka-python":
                 with_kafka_python(*arguments)
+            else:
+                with_confluent_kafka(*arguments)
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)

@@ -20,7 +20,6 @@ from tests.integration.security.client_attempts import (
     Attempt,
     Refused,
     Settings,
-    confluent_kafka_attempt,
     java_attempts,
     kafkajs_attempts,
     python_attempts,
@@ -83,7 +82,7 @@ def attempts() -> Iterator[dict[str, Attempt]]:
     with ExitStack() as stack:
         try:
             yield {
-                "confluent-kafka": confluent_kafka_attempt,
+                "confluent-kafka": stack.enter_context(python_attempts("confluent-kafka")),
                 "kafka-python": stack.enter_context(python_attempts("kafka-python")),
                 "aiokafka": stack.enter_context(python_attempts("aiokafka")),
                 "kafkajs": stack.enter_context(kafkajs_attempts()),

@@ -45,6 +45,8 @@ TINY = dataclasses.replace(
     quota_bytes_per_second=500_000,
     quota_warm_up_s=1.0,
     quota_s=2.0,
+    metrics_turns=2,
+    metrics_turn_requests=800,
     time_limit_s=120.0,  # a Spark that starts beside others takes its time
 )
 

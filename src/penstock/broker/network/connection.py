@@ -25,7 +25,7 @@ from penstock.core import limits
 from penstock.core.acls import ANONYMOUS
 from penstock.core.errors import ProtocolError
 from penstock.protocol.error_codes import ErrorCode
-from penstock.protocol.framing import FrameBuffer
+from penstock.protocol.framing import SIZE_BYTES, FrameBuffer
 from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header
 from penstock.security.authentication import UnauthenticatedRequest
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NO_API: Final = -1
 _PRODUCE_KEY: Final = 0
 
 
@@ -63,6 +64,8 @@ class Connection(asyncio.BufferedProtocol):
         self._requests = node.request_metrics
         self._request_bytes = node.request_metrics.request_bytes
         self._response_bytes = node.request_metrics.response_bytes
+        self._counted_key = _NO_API  # of the requests from `_counted_position` on, whose bytes are still to be counted
+        self._counted_position = 0
         self.listener_name = listener_name
         self.authentication = authentication
         # What every request has to pass; None once there is nothing left to decide, so that it costs one comparison.
@@ -166,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_frames(self) -> None:
         """Every whole frame that has arrived, then their appends, then their answers."""
         self._handling = True
+        self._counted_position = self._frames.position
         try:
             while not self._closing and not self._reading_paused and self._failure is None:
                 frame = self._frames.next_frame()
@@ -184,6 +188,8 @@ class Connection(asyncio.BufferedProtocol):
             # Even when the peer broke the protocol: what it sent before that was in order, and others may have staged.
             self._node.appends.write()
             self._handling = False
+        if self._request_bytes is not None:
+            self._count_requests_until(self._frames.position, _NO_API)
         if self._failure is not None:
             self._frames.discard()
         if self._memory is not None:
@@ -195,6 +201,8 @@ class Connection(asyncio.BufferedProtocol):
         route = BY_API_KEY.get(api_key)
         if route is None:
             raise ProtocolError(f"API {api_key} is not served here")
+        if self._request_bytes is not None and api_key != self._counted_key:
+            self._count_requests_until(self._frames.position - len(frame) - SIZE_BYTES, api_key)
         if self._gate is not None:
             self._gate.check(api_key, route.name, self._node.clock.monotonic_ms())
         if api_key == API_VERSIONS_KEY and not route.min_version <= version <= route.max_version:
@@ -202,8 +210,6 @@ class Connection(asyncio.BufferedProtocol):
 
             self._answer(route, 0, correlation_id, unsupported_version())
             return
-        if self._request_bytes is not None:
-            self._request_bytes[api_key] += len(frame)
         request = route.read(version, frame, position)
         context = RequestContext(self._node, version, client_id, self)
         if api_key != _PRODUCE_KEY:
@@ -231,6 +237,13 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(route, version, correlation_id, answer)
         else:
             self._requests.answered(route, 0.0, 1)
+
+    def _count_requests_until(self, position: int, next_key: int) -> None:
+        """Most reads bring requests of one API: their bytes are counted together, at the end or when another comes."""
+        assert self._request_bytes is not None
+        if self._counted_key != _NO_API:
+            self._request_bytes[self._counted_key] += position - self._counted_position
+        self._counted_key, self._counted_position = next_key, position
 
     def _answer_metered(self, route: Route, version: int, correlation_id: int, answer: Any, usage: Usage) -> None:
         if answer is not None:
@@ -300,11 +313,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._count_errors(route, answer)
         if route is not None:
             self._requests.answered(route, perf_counter() - received_s, answered)
-            if sizes is not None:
+            if sizes is not None and counted:
                 sizes[route.api_key] += sum(map(len, outgoing[counted:]))
         if self._closing:
             return
-        if outgoing and not self._send(outgoing):
+        if outgoing and not self._send(outgoing, None if counted else route):
             return
         if self._failure is not None:
             self._close_when_answered()
@@ -315,11 +328,15 @@ class Connection(asyncio.BufferedProtocol):
         elif self._reading_paused:
             self._resume_reading()
 
-    def _send(self, outgoing: list[Any]) -> bool:
+    def _send(self, outgoing: list[Any], route: Route | None) -> bool:
+        """`route` is that of all answers, if it is one and their sizes are still to be counted."""
         self._outgoing = []
         try:
             chunks = joined(outgoing)
-            self._traffic.bytes_out.value += len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
+            size = len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
+            self._traffic.bytes_out.value += size
+            if self._response_bytes is not None and route is not None:
+                self._response_bytes[route.api_key] += size
             self._sender.send(chunks)
         except OSError as error:
             self.close(f"records cannot be read: {error.strerror}")
