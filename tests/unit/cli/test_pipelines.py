@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_a_pipeline_is_detached_seen_stopped_and_started_again(capsys: Captured)
     head, line = out.splitlines()
     assert head.split() == list(COLUMNS)
     assert line.split()[:3] == ["copy", "RUNNING", "exactly_once"]
-    assert "80 ms, 0 s ago" in line
+    assert re.search(r"80 ms, \d+ s ago", line)
     [listed] = as_json(capsys, "ps")
     assert (listed["state"], listed["lag"], listed["total"]["dead_letters"]) == ("RUNNING", 7, 2)
 
