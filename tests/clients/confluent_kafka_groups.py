@@ -134,13 +134,12 @@ class ConfluentTransactionalProducer(TransactionalProducer):
         try:
             if self._in_transaction:
                 self._producer.abort_transaction(REQUEST_TIMEOUT_S)
+            self._producer.purge()
+            self._producer.flush(REQUEST_TIMEOUT_S)
         except KafkaException as error:
             # A fenced producer says so once more.
             if error.args[0].code() not in FENCED:
                 raise
-        finally:
-            self._producer.purge()
-            self._producer.flush(REQUEST_TIMEOUT_S)
 
 
 @contextmanager
