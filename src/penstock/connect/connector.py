@@ -10,20 +10,34 @@ position is the consumer group `connect-NAME`, or the sink's own ledger; a sourc
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.config.definition import ConfigDef, ConfigException
 from penstock.connect.data.records import Failure, RecordGroup
 from penstock.core.guarantee import Guarantee
 from penstock.core.ids import TopicPartition
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 SourcePartition = Mapping[str, Any]
 """What a source counts in, as JSON: a file, a table. None of its values may be a list or an object."""
 SourceOffset = Mapping[str, Any]
 """How far it has got there, as JSON."""
+
+
+def partition_key(partition: SourcePartition | None) -> str:
+    """Equal for equal partitions, whatever the order of their fields. The keys of what `SourceConnector.plan` gets."""
+    return json.dumps(partition, sort_keys=True, separators=(",", ":"))
+
+
+def offset_of(offsets: Mapping[str, SourceOffset], partition: SourcePartition) -> SourceOffset | None:
+    return offsets.get(partition_key(partition))
 
 
 class RetriableError(Exception):
@@ -37,6 +51,8 @@ class ConnectError(Exception):
 class Connector(ABC):
     definition: ClassVar[ConfigDef]
     version: ClassVar[str]
+    prefixes: ClassVar[tuple[str, ...]] = ()
+    """Properties that begin like this are its own, beyond `definition`: settings of its clients."""
 
     def __init__(self, name: str, config: Mapping[str, str]) -> None:
         """`config` is complete, and its references to secrets are resolved. Raises ConfigException."""
@@ -47,6 +63,15 @@ class Connector(ABC):
     def check(cls, config: Mapping[str, str]) -> Sequence[ConfigException]:
         """What the definition cannot say: properties that exclude each other, an outside system that is away."""
         return ()
+
+    @classmethod
+    def completed(cls, config: Mapping[str, str]) -> Mapping[str, str]:
+        """With the common properties (converters, overrides of clients) that follow from its own. Those given win."""
+        return config
+
+    def task_count(self, tasks_max: int) -> int:
+        """How many tasks it can use, from 1 to `tasks_max`. Called on the driver, without `start`."""
+        return tasks_max
 
     def start(self) -> None:  # noqa: B027 (most have nothing to do)
         """On the driver, before the first job. Also after a failure, with a new object."""
@@ -95,7 +120,9 @@ class SinkConnector(Connector):
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int] | None:
         """For exactly once: offsets from the sink's own ledger. None: the consumer group has them.
 
-        Called after `start`, which has fenced every earlier run of this connector.
+        Called after `start`, which has fenced every earlier run of this connector. Without `start`, and with no
+        partitions, it returns all that the ledger has, for a person who asks: like `set_positions` it then opens what
+        it needs, and `stop` closes it.
         """
         return None
 
@@ -139,7 +166,21 @@ class SourceRows:
     partition: SourcePartition | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """Rows of a slice (`RecordGroup.rows`) that are at consecutive offsets of a partition, from `base_offset` on."""
+
+    partition: TopicPartition
+    base_offset: int
+    rows: NDArray[np.int64]
+
+
 class SourceConnector(Connector):
+    target: Mapping[str, str] = {}
+    """Settings of connections to the cluster that gets the records. The worker sets it before `start`."""
+    wants_written_rows: ClassVar[bool] = False
+    """Whether `written` is called. Its rows are numbered through a slice, and name their partitions."""
+
     exactly_once: ClassVar[str | None] = None
     """None: its positions can be replayed. Otherwise why they cannot."""
 
@@ -156,6 +197,9 @@ class SourceConnector(Connector):
     @abstractmethod
     def read(self, slice_: Slice) -> Iterator[SourceRows]:
         """In a task of Spark's. The last offset that it yields is committed with all records of the slice."""
+
+    def written(self, slice_: Slice, rows: Sequence[WrittenRows]) -> None:
+        """In the task of `read`, after the slice is committed. A process that is killed before misses it."""
 
     def committed(self, offsets: Mapping[str, SourceOffset]) -> None:
         """On the driver: these are durable now. For sources that acknowledge or delete what was read."""

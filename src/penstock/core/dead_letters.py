@@ -23,4 +23,9 @@ PARTITION: Final = "penstock.partition"
 OFFSET: Final = "penstock.offset"
 PIPELINE: Final = "penstock.pipeline"
 """The pipeline, or the consumer group, that could not process it."""
+REPLAY_ATTEMPT: Final = "penstock.replay.attempt"
+"""Of a record that was replayed, not of a letter: 1 after the first replay. If the record becomes a letter again, the
+letter has it too, unless it has none of the record's headers."""
+REPLAY_ATTEMPTS_MAX: Final = 5
+"""A letter whose record was replayed so often waits until someone chooses it: the cause is not fixed."""
 HEADERS: Final = (REASON, STAGE, TOPIC, PARTITION, OFFSET, PIPELINE)

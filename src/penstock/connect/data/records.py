@@ -33,6 +33,10 @@ class Column:
     With a schema, `values` is of `schema.arrow_type`. Without one (`schema` is None) the type of `values` is the shape
     that all rows share: null, bool, int64, double, string, binary, a list, or a struct for a map with text keys. Maps
     without a schema and with equal keys have equal shapes; a key that is missing and one that is null are two shapes.
+    A null within a map or a list has the shape of its neighbours: `{"a": 1}` and `{"a": null}` share a struct. A list
+    whose elements have different shapes is a list of a dense union.
+    Transforms may also leave int8, int16, int32 and float32, where Java has narrower numbers, and timestamp[ms], where
+    Java has a java.util.Date, which converters refuse as Kafka Connect's do.
     """
 
     schema: Schema | None
@@ -40,9 +44,6 @@ class Column:
 
     def take(self, indices: pa.Array) -> Column:
         return Column(self.schema, self.values.take(indices))
-
-
-NO_PARTITION: Final = pa.scalar(None, pa.int32())
 
 
 @dataclass(frozen=True, slots=True)

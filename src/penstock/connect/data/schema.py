@@ -41,7 +41,7 @@ TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 DECIMAL_SCALE: Final = "scale"
 """The parameter of a Decimal's schema."""
 
-_ARROW_TYPES: Final = {
+ARROW_TYPES: Final = {
     Type.INT8: pa.int8(),
     Type.INT16: pa.int16(),
     Type.INT32: pa.int32(),
@@ -81,15 +81,16 @@ class Schema:
         """Of arrays that hold values of this schema. Fields of a struct are nullable, whatever the schema says."""
         match self.type:
             case Type.ARRAY:
-                assert self.value_schema is not None
-                return pa.list_(pa.field("element", self.value_schema.arrow_type))
+                # SimpleHeaderConverter makes arrays and maps of nothing but nulls, whose elements have no schema.
+                element = pa.null() if self.value_schema is None else self.value_schema.arrow_type
+                return pa.list_(pa.field("element", element))
             case Type.MAP:
-                assert self.key_schema is not None
-                assert self.value_schema is not None
-                return pa.map_(self.key_schema.arrow_type, self.value_schema.arrow_type)
+                key = pa.string() if self.key_schema is None else self.key_schema.arrow_type
+                value = pa.null() if self.value_schema is None else self.value_schema.arrow_type
+                return pa.map_(key, value)
             case Type.STRUCT:
                 return pa.struct([pa.field(field.name, field.schema.arrow_type) for field in self.fields])
-        return _ARROW_TYPES[self.type]
+        return ARROW_TYPES[self.type]
 
     def parameter(self, name: str) -> str | None:
         return dict(self.parameters).get(name)
