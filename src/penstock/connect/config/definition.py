@@ -1,7 +1,8 @@
 """Definitions of properties, as Kafka's ConfigDef has them: type, default, validator, importance, group, dependents.
 
-Kafka Connect's REST API shows them (`PUT /connector-plugins/NAME/config/validate`), so names, orders and texts are
-Kafka's. Parsing is strict as Kafka's is: a value of the wrong type is an error that names the property.
+Kafka Connect's REST API shows them (`PUT /connector-plugins/NAME/config/validate`), so names, types, defaults and
+orders are Kafka's; the texts are ours. Parsing is strict as Kafka's is: a value of the wrong type is an error that
+names the property.
 
 Owns what a property is and how its text is parsed. It must not know connectors.
 """
