@@ -58,6 +58,7 @@ from penstock.wire.offsets import ListedOffset, OffsetAt
 from penstock.wire.produce import DEFAULT_REQUEST_BYTES, Batch, BatchSender, Produced
 from penstock.wire.quotas import alter_client_quotas, client_quotas
 from penstock.wire.settings import WIRE_SETTING_NAMES, WireSettings
+from penstock.wire.topics import create_topic
 from penstock.wire.transactions import TRANSACTION_VERSION_2, TransactionDescription
 from penstock.wire.watch import RecordWatch
 
@@ -129,6 +130,18 @@ class WireClient:
     def topic_config(self, topic: str, name: str, *, timeout_s: float | None = None) -> str | None:
         """The value of one setting of a topic, its default included; None if the broker does not say."""
         return topic_config(self._cluster, topic, name, timeout_s)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> bool:
+        """Whether it was created: False if it exists. -1 takes the broker's default (KIP-464)."""
+        return create_topic(self._cluster, name, partitions, replication_factor, configs or {}, timeout_s)
 
     def group_states(self, *, timeout_s: float | None = None) -> dict[str, str]:
         """The state of every consumer group, as its broker names it."""

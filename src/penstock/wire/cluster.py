@@ -192,8 +192,10 @@ class Cluster:
 
     def _coordinator(self, kind: CoordinatorKind, key: str) -> int:
         node_id = self._coordinators.get((kind, key))
-        if node_id is not None:
-            return node_id
+        return self.find_coordinator(kind, key) if node_id is None else node_id
+
+    def find_coordinator(self, kind: CoordinatorKind, key: str) -> int:
+        """Asks one broker, once."""
         connection = self.any_connection()
         version = connection.version_for(FindCoordinatorRequest, at_least=_FIND_MANY_SINCE)
         request = FindCoordinatorRequest(key_type=_KEY_TYPES[kind], coordinator_keys=[key])

@@ -37,6 +37,8 @@ class TaskState:
     worker_id: str
     trace: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    version: str | None = None
+    """Of the connector's class, as Kafka Connect 4.3 shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class ConnectorStatus:
     type: ConnectorType
     trace: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    version: str | None = None
+    """Of the plugin (KIP-891)."""
 
 
 @dataclass(frozen=True, slots=True)
