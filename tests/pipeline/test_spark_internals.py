@@ -123,6 +123,15 @@ def test_a_statement_changes_something(session: SparkSession, sql: str) -> None:
     assert not internals.is_query(session, sql)
 
 
+def test_pyspark_keeps_its_jvm_in_attributes_that_can_be_forgotten(session: SparkSession) -> None:
+    from pyspark import SparkContext
+
+    assert SparkContext._active_spark_context is session.sparkContext
+    assert SparkSession._instantiatedSession is not None
+    assert SparkContext._gateway is not None
+    assert SparkContext._jvm is not None
+
+
 def test_a_mistake_is_found_by_parsing(session: SparkSession) -> None:
     with pytest.raises(ParseException, match=r"line 1, pos \d+"):
         internals.is_query(session, "SELECT 1 FORM x y")

@@ -26,7 +26,7 @@ class SparkHost:
     """A `Host`. Any thread may call it."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+        self.spark = spark
 
     def run(self, work: Work, run: Run) -> Outcome:
         origin = _origin(work)
@@ -57,7 +57,7 @@ class SparkHost:
                 once=bool(work.settings.get("once")),
                 report=run.report,
                 stop=run.stop,
-                spark=self._spark,
+                spark=self.spark,
             ),
         )
         # Before the checkpoint is read: a misspelled topic is no reason to name another one.
@@ -66,7 +66,7 @@ class SparkHost:
 
     def check(self, work: Work) -> Mapping[str, Any]:
         spec = PipelineSpec.model_validate(work.spec)
-        found = check_with_spark(spec, self._spark, NoFile(), work.directory)
+        found = check_with_spark(spec, self.spark, NoFile(), work.directory)
         return {"problems": mistakes_as_json(found.problems), "notes": mistakes_as_json(found.notes)}
 
 

@@ -14,6 +14,7 @@ JVM object leaves the three.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -44,6 +45,25 @@ def connect_gateway(port: int, secret: str) -> None:
         for name in variables:
             del os.environ[name]
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def forget_gateway() -> None:
+    """After the JVM has ended: pyspark forgets its context and its gateway, so that another JVM can follow."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context: Any = SparkContext._active_spark_context
+    if context is not None and context._accumulatorServer is not None:
+        context._accumulatorServer.shutdown()
+        context._accumulatorServer.server_close()
+    gateway: Any = SparkContext._gateway
+    if gateway is not None:
+        with contextlib.suppress(OSError):
+            gateway.shutdown()
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
 
 
 def activate(session: SparkSession) -> None:

@@ -38,6 +38,7 @@ _TOPICS: Final = "penstock"  # the data source, as `pyspark_penstock` names it
 _MEMORY_MB_LEAST: Final = 1024
 _MEMORY_MB_MOST: Final = 4096
 _JVM_HEAD_START_S: Final = 5
+_JVM_LAST_MOMENT_S: Final = 2
 _JVM_EXIT_TIMEOUT_S: Final = 600  # one that writes a class archive takes minutes on a busy machine
 
 
@@ -346,6 +347,28 @@ def end_jvm() -> None:
     atexit.unregister(runtime.end)
     runtime.end()
     runtime.jvm.process.wait(_JVM_EXIT_TIMEOUT_S)
+
+
+def is_usable(session: SparkSession) -> bool:
+    """Whether its JVM answers, and its context has not been stopped: by a cluster, or by a fatal error."""
+    try:
+        return bool(session.sparkContext.defaultParallelism)
+    except Exception:  # py4j's and Java's: each means no
+        return False
+
+
+def discard(session: SparkSession) -> None:
+    """After a session has become unusable: the next `start` makes another one, with another JVM if its own died."""
+    runtime = _running
+    if runtime is not None:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a JVM that was killed takes a moment to go
+            runtime.jvm.process.wait(_JVM_LAST_MOMENT_S)
+        if runtime.jvm.process.poll() is None:
+            session.stop()
+            return
+        atexit.unregister(runtime.end)
+        runtime.end()
+    internals.forget_gateway()
 
 
 def _has_own_logging() -> bool:

@@ -56,6 +56,21 @@ class Database(ABC):
             cursor.execute(self.placed(statement) if values else statement, tuple(values) or None)
             return int(cursor.rowcount)
 
+    def stream(self, statement: str) -> Iterator[Any]:
+        """The result of a query as Arrow record batches, which are fetched as they are asked for."""
+        with self._cursor() as cursor:
+            cursor.execute(statement)
+            try:
+                yield from cursor.fetch_record_batch()
+            except (OSError, pa.ArrowException) as failure:  # how a reader passes on what the driver says
+                raise self.explained(failure) from None
+
+    def result_schema(self, statement: str) -> Any:
+        """Arrow's schema of a query's result."""
+        with self._cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetch_record_batch().schema
+
     def ingest(
         self, table: str, batches: Any, *, schema: str | None = None, temporary: bool = False, create: bool = False
     ) -> int:
@@ -103,10 +118,10 @@ class Database(ABC):
             self._connection.close()
 
     @contextmanager
-    def _cursor(self) -> Iterator[Any]:
+    def _cursor(self, *kind: Any) -> Iterator[Any]:
         # A cursor that is left open keeps the connection, and with it a lock, alive.
         try:
-            cursor = self._connection.cursor()
+            cursor = self._connection.cursor(*kind)
         except self._failures as failure:
             raise self.explained(failure) from None
         try:

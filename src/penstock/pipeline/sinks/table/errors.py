@@ -16,6 +16,11 @@ class TableSinkError(PenstockError):
 
     condition = "PENSTOCK_SINK_FAILED"
 
+    def __init__(self, reason: str, advice: str = "") -> None:
+        """`reason` says what is wrong and where, for callers that have advice of their own."""
+        super().__init__(f"{reason}; {advice}" if advice else reason)
+        self.reason = reason
+
     @property
     def fields(self) -> Mapping[str, str]:
         return {"key": "sink"}

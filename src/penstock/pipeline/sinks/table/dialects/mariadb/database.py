@@ -33,6 +33,7 @@ from penstock.pipeline.sinks.table.errors import (
 _DEFAULT_PORT: Final = 3306
 _CONNECT_TIMEOUT_S: Final = 10
 _CREATION_LOCK_S: Final = 60
+_ROWS_FETCHED: Final = 10_000
 _STATEMENT_BYTES_MAX: Final = 4 * 1024 * 1024
 _SESSION: Final = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
@@ -94,6 +95,25 @@ class MariaDbDatabase(Database):
             with suppress(TableSinkError):
                 self.query("SELECT RELEASE_LOCK('penstock.creation')")
 
+    def stream(self, statement: str) -> Iterator[Any]:
+        from pymysql.cursors import SSCursor
+
+        with self._cursor(SSCursor) as cursor:
+            cursor.execute(statement)
+            names = [field[0] for field in cursor.description]
+            while rows := cursor.fetchmany(_ROWS_FETCHED):
+                arrays = [
+                    _array(values, field)
+                    for values, field in zip(zip(*rows, strict=True), cursor.description, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def result_fields(self, statement: str) -> list[Any]:
+        """The columns of a query as the protocol describes them: name, type_code, flags, charsetnr, length, scale."""
+        with self._cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor._result.fields)  # a description has no character set
+
     def ingest(
         self, table: str, batches: Any, *, schema: str | None = None, temporary: bool = False, create: bool = False
     ) -> int:
@@ -146,10 +166,10 @@ def _explained(shown: str, failure: Exception) -> TableSinkError:
     text = str(failure.args[1]) if len(failure.args) > 1 else ""
     message = one_line(_QUOTED_VALUE.sub(r"\1 for \2", text)) or "the connection is closed"
     if _UNKNOWN_HOST.search(message):
-        return TableRefused(f"{shown}: {message}; correct the URL")
+        return TableRefused(f"{shown}: {message}", "correct the URL")
     for numbers, kind, advice in _MEANINGS:
         if number in numbers:
-            return kind(f"{shown}: {message}; {advice}")
+            return kind(f"{shown}: {message}", advice)
     return TableRefused(f"{shown}: {message} (error {number})")
 
 

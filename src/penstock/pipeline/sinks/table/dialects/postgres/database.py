@@ -59,6 +59,8 @@ _AT_CONNECTING: Final[tuple[tuple[str, type[TableSinkError], str], ...]] = (
 )
 # Any number will do that all of us agree upon: "penstock" as eight bytes.
 _CREATION_LOCK: Final = int.from_bytes(b"penstock", "big")
+# ADBC looks a table up before COPY, and its failure to find it has no SQLSTATE.
+_NO_RELATION: Final = re.compile(r'^(?:relation|column) ".*" (?:of relation ".*" )?does not exist')
 _FATAL: Final = re.compile(r"FATAL: +(.*)")
 
 
@@ -86,9 +88,11 @@ class PostgresDatabase(Database):
         for length in (5, 2):
             if found := _MEANINGS.get(state[:length]):
                 kind, advice = found
-                return kind(f"{self._shown}: {message}; {advice}")
+                return kind(f"{self._shown}: {message}", advice)
         if state:
             return TableRefused(f"{self._shown}: {message} (SQLSTATE {state})")
+        if _NO_RELATION.search(message):
+            return TableRefused(f"{self._shown}: {message}", _CHANGED)
         return DatabaseUnavailable(f"{self._shown} went away: {message}")
 
 
@@ -125,7 +129,7 @@ def _not_connected(shown: str, url: str, text: str) -> TableSinkError:
     reason = fatal[1] if fatal else one_line(text.removeprefix("IO: [libpq] Failed to connect: "))
     for words, kind, advice in _AT_CONNECTING:
         if re.search(words, reason):
-            return kind(f"{shown}: {reason}; {advice}")
+            return kind(f"{shown}: {reason}", advice)
     return DatabaseUnavailable(f"{shown} does not answer: {reason}")
 
 

@@ -13,7 +13,10 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from collections.abc import Iterator
 from typing import Any, Final
+
+import pyarrow as pa
 
 from penstock.pipeline.sinks.table.database import Database
 from penstock.pipeline.sinks.table.errors import (
@@ -27,6 +30,7 @@ from penstock.pipeline.sinks.table.errors import (
 )
 
 _BUSY_TIMEOUT_MS: Final = 60_000
+_ROWS_OF_A_BATCH: Final = 2**30
 
 
 class SqliteDatabase(Database):
@@ -36,12 +40,22 @@ class SqliteDatabase(Database):
         super().__init__(connection, failures)
         self._path = path
 
+    def stream(self, statement: str) -> Iterator[Any]:
+        """One batch: ADBC takes the types of columns from the rows of the first."""
+        with self._cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _ROWS_OF_A_BATCH})
+            cursor.execute(statement)
+            try:
+                yield from cursor.fetch_record_batch()
+            except (OSError, pa.ArrowException) as failure:
+                raise self.explained(failure) from None
+
     def explained(self, failure: Exception) -> TableSinkError:
         text = one_line(str(failure))
         name = f"SQLite database {self._path}"
         for words, kind, advice in _MEANINGS:
             if any(word in text.lower() for word in words):
-                return kind(f"{name}: {_without_query(text)}{advice}")
+                return kind(f"{name}: {_without_query(text)}", advice)
         return TableRefused(f"{name}: {_without_query(text)}")
 
 
@@ -49,30 +63,30 @@ _MEANINGS: Final[tuple[tuple[tuple[str, ...], type[TableSinkError], str], ...]] 
     (
         ("database or disk is full",),
         DatabaseFull,
-        "; make room and start again, nothing of the batch was kept",
+        "make room and start again, nothing of the batch was kept",
     ),
     (
         ("readonly", "read-only", "permission denied", "unable to open"),
         DatabaseNotWritable,
-        "; the file and its directory must exist and be writable",
+        "the file and its directory must exist and be writable",
     ),
-    (("not authorized",), DatabaseAccessDenied, "; the file does not allow the operation"),
+    (("not authorized",), DatabaseAccessDenied, "the file does not allow the operation"),
     (
         ("locked", "busy"),
         DatabaseUnavailable,
-        f" for more than {_BUSY_TIMEOUT_MS // 1000} s; who holds a transaction open?",
+        f"it was so for more than {_BUSY_TIMEOUT_MS // 1000} s: which program holds a transaction open?",
     ),
     (("disk i/o error",), DatabaseUnavailable, ""),
-    (("not a database", "malformed"), TableRefused, "; it is damaged, or another kind of file"),
+    (("not a database", "malformed"), TableRefused, "it is damaged, or another kind of file"),
     (
         ("no such table", "no such column", "has no column", "on conflict clause does not match", "no column named"),
         TableRefused,
-        "; the table was changed while the pipeline ran: put back what it had and start again, nothing is lost",
+        "the table was changed while the pipeline ran: put back what it had and start again, nothing is lost",
     ),
     (
         ("constraint failed",),
         TableRefused,
-        "; a row breaks a constraint of the table: filter such rows, or change the constraint",
+        "a row breaks a constraint of the table: filter such rows, or change the constraint",
     ),
 )
 
