@@ -64,6 +64,21 @@ class Scene:
             producer.produce(self.letters, value, key, headers=list((said | changed).items()))
         producer.flush()
 
+    def fail_again(self) -> None:
+        """A letter, as a pipeline writes it, for the newest record of partition 0 of `orders`."""
+        newest = [message for message in self.records(self.orders) if message.partition() == 0][-1]
+        said = {
+            names.REASON: "still bad",
+            names.STAGE: "parse",
+            names.TOPIC: self.orders,
+            names.PARTITION: "0",
+            names.OFFSET: str(newest.offset()),
+            names.PIPELINE: "revenue",
+        }
+        producer = Producer({"bootstrap.servers": self.servers})
+        producer.produce(self.letters, newest.value(), newest.key(), headers=list(said.items()))
+        producer.flush()
+
     def records(self, topic: str, first: Mapping[int, int] | None = None) -> list[Any]:
         """Committed records, partition by partition."""
         consumer = Consumer(
@@ -105,7 +120,7 @@ def test_letters_are_counted_shown_and_replayed_once(penstock: Command, scene: S
     ]
     assert scene.orders not in {row["topic"] for row in counted}
     table = penstock("dead-letters", "list", scene.letters).stdout.decode().splitlines()
-    assert table[0].split() == ["TOPIC", "PIPELINE", "STAGE", "LETTERS", "WAITING", "REASON"]
+    assert table[0].split() == ["TOPIC", "PIPELINE", "STAGE", "LETTERS", "WAITING", "ATTEMPT", "REASON"]
 
     shown = lines(penstock("dead-letters", "show", scene.letters, "--stage", "transform", "--json"))
     assert [(letter["value"], letter["source"]["offset"], letter["replayed"]) for letter in shown] == [
@@ -134,7 +149,41 @@ def test_letters_are_counted_shown_and_replayed_once(penstock: Command, scene: S
         (b"order %d" % number, b"key %d" % number, number % 2) for number in range(5)
     ]
     # The headers of the records themselves, which the letters do not have.
-    assert sorted(message.headers() for message in again) == [[("trace", str(number).encode())] for number in range(5)]
+    assert sorted(message.headers() for message in again) == [
+        [("trace", str(number).encode()), (names.REPLAY_ATTEMPT, b"1")] for number in range(5)
+    ]
+
+
+def test_a_letter_that_fails_again_and_again_is_left_alone(penstock: Command, scene: Scene) -> None:
+    """A pipeline's letter: the attempt is in a header of the record that was replayed."""
+    scene.add([0])
+    limited = ("dead-letters", "replay", scene.letters, "--max-attempts", "2")
+    for attempt in (1, 2):
+        assert penstock(*limited).stdout.decode() == f"replayed 1 dead letters: 1 to {scene.orders}\n"
+        scene.fail_again()
+        (waiting,) = lines(penstock("dead-letters", "show", scene.letters, "--json"))
+        assert (waiting["attempt"], waiting["offset"]) == (attempt, attempt)
+    assert b"  attempt 2\n" in penstock("dead-letters", "show", scene.letters).stdout
+    counted = json.loads(penstock("dead-letters", "list", scene.letters, "--json").stdout)
+    assert {row["reason"]: (row["letters"], row["waiting"], row["attempt"]) for row in counted} == {
+        "still bad": (2, 1, 2),
+        "column 'amount' is INT as declared, got '...'": (1, 0, 0),
+    }
+
+    scene.add([2])
+    planned = penstock(*limited, "--dry-run").stdout.decode().splitlines()
+    assert "stays: it was replayed 2 times" in planned[0]
+    assert f"to {scene.orders}" in planned[1]
+    finished = penstock(*limited)
+    assert finished.stdout.decode() == f"replayed 1 dead letters: 1 to {scene.orders}\n"
+    assert only_line(finished.stderr).startswith("penstock: 1 letters were replayed 2 times before and stay; correct")
+    assert lines(penstock(*limited, "--json")) == [{"replayed": 0, "quarantined": 1, "topics": {}}]
+    # It stays until it is chosen.
+    assert [each["offset"] for each in lines(penstock("dead-letters", "show", scene.letters, "--json"))] == [2]
+    assert penstock("dead-letters", "replay", scene.letters, "-o", "2").returncode == 0
+    newest = [message for message in scene.records(scene.orders) if message.partition() == 0][-1]
+    assert (newest.value(), newest.headers()) == (b"order 0", [("trace", b"0"), (names.REPLAY_ATTEMPT, b"3")])
+    assert lines(penstock("dead-letters", "show", scene.letters, "--json")) == []
 
 
 def test_letters_of_a_file_need_a_topic(penstock: Command, scene: Scene) -> None:
@@ -290,5 +339,5 @@ def test_letters_are_replayed_with_the_headers_of_their_records(scene: Scene, as
     assert sorted(assignments) == sorted([[scene.letters], [scene.orders], [scene.orders]])
     again = scene.records(scene.orders, {0: 5, 1: 5})
     assert sorted((message.value(), message.headers()) for message in again) == [
-        (b"order %d" % number, [("trace", str(number).encode())]) for number in range(10)
+        (b"order %d" % number, [("trace", str(number).encode()), (names.REPLAY_ATTEMPT, b"1")]) for number in range(10)
     ]

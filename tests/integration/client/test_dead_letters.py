@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import Consumer, HandlerError, KafkaTransaction, Producer, Record
+from penstock.client.dead_letters.replay import replay, waiting_letters
+from penstock.client.dead_letters.topics import DeadLetterTopics
 from tests.integration.client.conftest import NewTopic
 from tests.integration.client.test_guarantees import values_of
 
@@ -87,3 +89,19 @@ def test_in_a_transaction_letters_and_results_are_committed_together(
         (b"two", b"parse"),
         (b"3", b"handle"),
     ]
+
+
+def test_a_replayed_record_that_fails_again_keeps_its_attempt(config: dict[str, Any], topic: str) -> None:
+    dlq = f"{config['group.id']}.dlq"
+    servers = {"bootstrap.servers": config["bootstrap.servers"]}
+    attempts = []
+    for _ in range(3):
+        with Consumer(config, value_deserializer="json") as consumer:
+            consumer.subscribe(topic)
+            consumer.run(lambda _: None, guarantee="at_least_once", stop_when_idle_s=0.3)
+        with DeadLetterTopics(servers) as topics:
+            (letter,) = waiting_letters(topics, dlq, lambda _: True)
+            attempts.append(letter.attempt)
+            done = replay(servers, topics, dlq, choose=lambda _: True, max_attempts=2)
+    assert attempts == [0, 1, 2]
+    assert (done.letters, done.quarantined) == (0, 1)

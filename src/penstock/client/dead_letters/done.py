@@ -57,7 +57,7 @@ class Done:
         if len(text) > METADATA_CHARACTERS_MAX:
             raise TooScattered(
                 f"{len(self.beyond)} separate ranges of letters are done, and an offset holds no more; replay all"
-                " letters, or a range of offsets"
+                " letters, without a limit of attempts, or a range of offsets"
             )
         return text
 

@@ -7,7 +7,8 @@ is done.
 Invariants:
 - A letter is replayed once, however often a replay is started or killed, and never by two at a time: they share a
   transactional id, and the later one fences the earlier.
-- A letter that is left out by a filter stays to be replayed.
+- A letter that is left out by a filter, or that was replayed too often, stays to be replayed.
+- A replayed record says in a header which attempt it is.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from penstock.client.assignment import native
 from penstock.client.commit_metadata import metadata_of
 from penstock.client.dead_letters.done import Done, TooScattered, done_of
 from penstock.client.dead_letters.letter import DeadLetter, is_dead_letter, letter_of
+from penstock.client.dead_letters.originals import completed
 from penstock.client.dead_letters.topics import DeadLetterTopics, replay_group
 from penstock.client.errors import from_kafka_error, translated
+from penstock.core.dead_letters import REPLAY_ATTEMPT, REPLAY_ATTEMPTS_MAX
 from penstock.core.errors import ClientError
 from penstock.core.ids import TopicPartition
 
@@ -34,16 +37,16 @@ _TIMEOUT_S: Final = 30.0
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 Choice = Callable[[DeadLetter], bool]
-_Source = tuple[TopicPartition, int]
-_Headers = list[tuple[str, bytes | None]]
 
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay has committed so far. `unreplayable` are letters that no topic is known for."""
+    """What a replay has committed so far. `unreplayable` are letters that no topic is known for, `quarantined` those
+    that were replayed too often before."""
 
     letters: int = 0
     unreplayable: int = 0
+    quarantined: int = 0
     by_target: dict[str, int] = field(default_factory=dict)
 
 
@@ -54,6 +57,18 @@ class _Chunk:
     partition: int
     done: Done
     letters: list[DeadLetter] = field(default_factory=list)
+
+    def settle(self, originals: DeadLetterTopics, max_attempts: int, replayed: Replayed) -> None:
+        """Leaves letters alone that were replayed too often; the others are done when they are written."""
+        kept = [letter for letter in completed(originals, self.letters) if not is_quarantined(letter, max_attempts)]
+        replayed.quarantined += len(self.letters) - len(kept)
+        self.letters = kept
+        self.done = self.done.with_offsets(letter.offset for letter in kept)
+
+
+def is_quarantined(letter: DeadLetter, max_attempts: int) -> bool:
+    """0 attempts are no limit."""
+    return 0 < max_attempts <= letter.attempt
 
 
 def waiting_letters(
@@ -74,11 +89,13 @@ def replay(
     *,
     choose: Choice,
     target: str | None = None,
+    max_attempts: int = REPLAY_ATTEMPTS_MAX,
     committed: Callable[[Replayed], None] = lambda _: None,
     chunk_letters: int = CHUNK_LETTERS,
 ) -> Replayed:
-    """Writes each chosen letter to `target`, or to the partition that it was read from. Calls `committed` after each
-    transaction. Raises ClientError; what was committed before stays so."""
+    """Writes each chosen letter to `target`, or to the partition that it was read from, unless it was replayed
+    `max_attempts` times before (0: no limit). Calls `committed` after each transaction. Raises ClientError; what was
+    committed before stays so."""
     partitions = topics.partitions(topic)  # raises UnknownTopic before anything is fenced
     # A consumer of their own for the records that letters are of: the other one is in the middle of the letters.
     with DeadLetterTopics(configuration) as originals, _transactions(configuration, topic) as transactions:
@@ -87,8 +104,11 @@ def replay(
         for place, bounds in topics.bounds(TopicPartition(topic, partition) for partition in partitions).items():
             its_done = done[place.partition]
             for chunk in _chunks(topics, place, bounds, its_done, choose, target, replayed, chunk_letters):
+                chunk.settle(originals, max_attempts, replayed)
+                if not chunk.letters:
+                    continue
                 records = [(letter, target or str(letter.source_topic)) for letter in chunk.letters]
-                transactions.write(originals, chunk, records, keep_partition=target is None)
+                transactions.write(chunk, records, keep_partition=target is None)
                 replayed.letters += len(records)
                 for _, written in records:
                     replayed.by_target[written] = replayed.by_target.get(written, 0) + 1
@@ -123,9 +143,8 @@ def _chunks(
             replayed.unreplayable += 1
             continue
         chunk.letters.append(letter)
-        chunk.done = chunk.done.with_offsets([offset])
         if len(chunk.letters) >= chunk_letters:
-            yield chunk
+            yield chunk  # which is settled meanwhile
             chunk = _Chunk(place.partition, chunk.done)
     if chunk.letters:
         yield chunk
@@ -147,23 +166,20 @@ class _Transactions:
         )
         return {place.partition: done_of(place.offset, metadata_of(place)) for place in committed}
 
-    def write(
-        self, originals: DeadLetterTopics, chunk: _Chunk, records: list[tuple[DeadLetter, str]], *, keep_partition: bool
-    ) -> None:
+    def write(self, chunk: _Chunk, records: list[tuple[DeadLetter, str]], *, keep_partition: bool) -> None:
         from confluent_kafka import KafkaException
 
         try:
             metadata = chunk.done.metadata()
         except TooScattered as refusal:
             raise ClientError(f"topic '{self._topic}': {refusal}") from refusal
-        original = _original_headers(originals, chunk.letters)
         try:
             self._producer.begin_transaction()
             for letter, target in records:
-                headers = letter.headers or original.get(_source(letter), ())
+                headers: Any = [*letter.headers, (REPLAY_ATTEMPT, str(letter.attempt + 1).encode())]
                 place: dict[str, Any] = {"partition": letter.source_partition} if keep_partition else {}
                 self._producer.produce(
-                    target, value=letter.value, key=letter.key, headers=list(headers), on_delivery=self._seen, **place
+                    target, value=letter.value, key=letter.key, headers=headers, on_delivery=self._seen, **place
                 )
             self._producer.flush(_TIMEOUT_S)
             if self._failed:
@@ -197,27 +213,3 @@ def _transactions(configuration: Mapping[str, Any], topic: str) -> Iterator[_Tra
         yield _Transactions(producer, member, topic)
     finally:
         member.close()
-
-
-def _original_headers(originals: DeadLetterTopics, letters: Iterable[DeadLetter]) -> dict[_Source | None, _Headers]:
-    """A pipeline's dead letter has no headers of the record; the record itself has, while its topic keeps it."""
-    values: dict[_Source | None, bytes | None] = {}
-    offsets: dict[TopicPartition, set[int]] = {}
-    for letter in letters:
-        source = _source(letter)
-        if source is not None and not letter.headers:
-            values[source] = letter.value
-            offsets.setdefault(source[0], set()).add(source[1])
-    found: dict[_Source | None, _Headers] = {}
-    for place, offset, record in originals.records_at(offsets):
-        if record.value() == values[place, offset]:
-            headers: Any = record.headers() or ()
-            found[place, offset] = list(headers)
-    return found
-
-
-def _source(letter: DeadLetter) -> _Source | None:
-    """Where the record was read; None if that was no topic."""
-    if letter.source_topic is None or letter.source_partition is None or letter.source_offset is None:
-        return None
-    return TopicPartition(letter.source_topic, letter.source_partition), letter.source_offset

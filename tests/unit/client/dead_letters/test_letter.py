@@ -58,11 +58,56 @@ def test_headers_of_the_record_are_told_from_those_of_the_letter() -> None:
     assert (letter.key, letter.value) == (b"k", None)
 
 
+def test_a_letter_of_a_connector_has_kafka_connects_headers() -> None:
+    record = Record(
+        [
+            ("trace", b"1"),
+            ("__connect.errors.topic", b"orders"),
+            ("__connect.errors.partition", b"2"),
+            ("__connect.errors.offset", b"41"),
+            ("__connect.errors.connector.name", b"warehouse"),
+            ("__connect.errors.task.id", b"0"),
+            ("__connect.errors.stage", b"VALUE_CONVERTER"),
+            ("__connect.errors.class.name", b"org.apache.kafka.connect.json.JsonConverter"),
+            ("__connect.errors.exception.class.name", b"org.apache.kafka.connect.errors.DataException"),
+            ("__connect.errors.exception.message", b"no JSON: "),
+        ]
+    )
+    assert is_dead_letter(record)
+    letter = letter_of(record)
+    assert list(letter.headers) == [("trace", b"1")]
+    assert letter.reason == "DataException: no JSON:"
+    assert (letter.stage, letter.pipeline) == ("VALUE_CONVERTER", "warehouse")
+    assert letter.source == "orders partition 2 offset 41"
+
+
+def test_the_last_failure_of_a_letter_counts() -> None:
+    connector = [("__connect.errors.stage", b"TASK_PUT"), ("__connect.errors.connector.name", b"warehouse")]
+    pipeline = [("penstock.reason", b"r"), ("penstock.stage", b"parse"), ("penstock.pipeline", b"revenue")]
+    assert letter_of(Record([*connector, *pipeline])).pipeline == "revenue"
+    assert letter_of(Record([*pipeline, *connector])).pipeline == "warehouse"
+
+
 def test_a_letter_of_a_file_has_neither_partition_nor_offset() -> None:
     letter = letter_of(
         Record([("penstock.reason", b"r"), ("penstock.topic", b"file:/a.json"), ("penstock.offset", None)])
     )
     assert (letter.source, letter.source_offset) == ("file:/a.json", None)
+
+
+@pytest.mark.parametrize(("value", "attempt"), [(b"3", 3), (b"x", 0), (None, 0), (b"-1", 0), (b"9" * 30, 0)])
+def test_a_letter_of_a_replayed_record_knows_its_attempt(value: bytes | None, attempt: int) -> None:
+    letter = letter_of(Record([("penstock.replay.attempt", value), ("penstock.reason", b"r")]))
+    assert (letter.attempt, list(letter.headers)) == (attempt, [])
+    assert not is_dead_letter(Record([("penstock.replay.attempt", b"1")])), "the record itself is no letter"
+
+
+def test_letters_of_pipelines_may_lack_the_headers_of_their_records() -> None:
+    reason = ("penstock.reason", b"r")
+    assert not letter_of(Record([reason])).has_headers
+    assert letter_of(Record([reason, ("trace", b"1")])).has_headers
+    assert letter_of(Record([reason, ("penstock.replay.attempt", b"1")])).has_headers
+    assert letter_of(Record([("__connect.errors.stage", b"TASK_PUT")])).has_headers
 
 
 def test_another_record_is_no_letter() -> None:
