@@ -14,6 +14,8 @@ import typer
 
 from penstock.cli import (
     acl,
+    connect,
+    connector,
     consume,
     dead_letters,
     docs,
@@ -73,11 +75,13 @@ def _build() -> typer.Typer:
     app.add_typer(acl.build(), name="acl")
     app.add_typer(quota.build(), name="quota")
     app.add_typer(dead_letters.build(), name="dead-letters")
+    app.add_typer(connector.build(), name="connector")
     app.command("produce", epilog=produce.EPILOG)(produce.produce)
     app.command("consume", epilog=consume.EPILOG)(consume.consume)
     app.command("run", epilog=run.EPILOG)(run.run)
     app.command("validate", epilog=validate.EPILOG)(validate.validate)
     app.command("up", epilog=up.EPILOG)(up.up)
+    app.command("connect", epilog=connect.EPILOG)(connect.connect)
     app.command("docs", epilog=docs.EPILOG)(docs.docs)
     app.command("ps", epilog=pipelines.PS_EPILOG)(pipelines.ps)
     app.command("status", epilog=pipelines.STATUS_EPILOG)(pipelines.status)

@@ -10,16 +10,17 @@ it was when it is started again.
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from penstock.cli.command_error import CommandError, usage_error
+from penstock.cli.connect import REQUIREMENT as CONNECT_REQUIREMENT
+from penstock.cli.connect import REST_PORT
+from penstock.cli.listen_address import parse_address
 from penstock.cli.metrics import Figures
 from penstock.cli.options import (
     AsJson,
@@ -29,7 +30,8 @@ from penstock.cli.options import (
     parse_assignments,
     use_log_format,
 )
-from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT
+from penstock.cli.signals import stop_on_signals
+from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT, host_port_text
 from penstock.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ EPILOG: Final = (
         "penstock up                                     then, beside it: penstock run revenue.yaml",
         "penstock up pipelines/                          also run every .yaml and .yml file of the directory",
         "penstock up --listen 127.0.0.1:19092 --set num.partitions=4",
+        "penstock up --rest 127.0.0.1:8083               also run connectors; penstock connector create FILE.json",
         "penstock up --metrics 127.0.0.1:9404            serve metrics of broker and pipelines for Prometheus",
     )
     + "\n\n\b\nctrl-C lets the pipelines finish their batches and stops everything; a second ctrl-C does not wait.\n"
@@ -67,19 +70,24 @@ def up(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; may be repeated.")
     ] = None,
+    rest: Annotated[
+        str | None,
+        typer.Option("--rest", metavar="HOST:PORT", help="Also run a Connect worker, with its REST API there."),
+    ] = None,
     metrics: MetricsAddress = None,
     log_format: LogFormatOption = "text",
     as_json: AsJson = False,
 ) -> None:
     """Run a broker and an engine that hosts pipelines, until ctrl-C."""
     use_log_format(log_format)
+    rest_address = None if rest is None else parse_address(rest, "--rest", REST_PORT)
     if directory is not None and not directory.is_dir():
         raise usage_error(f"{directory}: no such directory; a single file is run by `penstock run {directory}`")
     from penstock.cli.up_view import UpView
     from penstock.client.local_broker.process import BrokerProcess, WithParent
 
     figures = Figures()
-    with _stop_on_signals() as stop, UpView.for_command(as_json) as view, figures.served(metrics) as served:
+    with stop_on_signals() as stop, UpView.for_command(as_json) as view, figures.served(metrics) as served:
         if served is not None:
             view.metrics_served(served)
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -93,32 +101,16 @@ def up(
         try:
             figures.broker_address = broker.metrics
             view.broker_started(broker.bootstrap_servers)
-            _host_pipelines(data_dir, directory, broker, stop, view, figures)
+            _host_pipelines(data_dir, directory, broker, rest_address, stop, view, figures)
         finally:
             broker.terminate()
-
-
-@contextlib.contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
-    """The first ctrl-C or SIGTERM sets the event; a second ctrl-C raises KeyboardInterrupt."""
-    stop = threading.Event()
-
-    def ask(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _host_pipelines(
     data_dir: Path,
     directory: Path | None,
     broker: BrokerProcess,
+    rest: tuple[str, int] | None,
     stop: threading.Event,
     view: UpView,
     figures: Figures,
@@ -155,15 +147,50 @@ def _host_pipelines(
         server = EngineServer(data_dir, herder, host)
         serving = threading.Thread(target=server.serve, name="engine", daemon=True)
         serving.start()
-        view.ready(herder.statuses)
-        reason = _watch(herder, broker, stop, view)
-        view.stopping(herder.statuses())
+        with _connect_worker(rest, broker, spark_host, herder) as url:
+            if url is not None:
+                view.rest_served(url)
+            view.ready(herder.statuses)
+            reason = _watch(herder, broker, stop, view)
+            view.stopping(herder.statuses())
         herder.close()
         server.close()
         serving.join()
         view.show(herder.statuses())
         if reason is not None:
             raise reason
+
+
+@contextlib.contextmanager
+def _connect_worker(
+    rest: tuple[str, int] | None, broker: BrokerProcess, spark_host: SparkHost, herder: Herder
+) -> Iterator[str | None]:
+    """A Connect worker on the same broker and the same Spark; yields the URL of its REST API."""
+    if rest is None:
+        yield None
+        return
+    try:
+        from penstock.connect.config.definition import ConfigException
+        from penstock.connect.connector import ConnectError
+        from penstock.connect.engine_pipelines import EnginePipelines
+        from penstock.connect.runtime.spark_jobs import SparkJobs
+        from penstock.connect.worker import DEFAULTS, Worker
+    except ModuleNotFoundError as missing:
+        raise CommandError(CONNECT_REQUIREMENT, ExitCode.MISSING_REQUIREMENT) from missing
+    properties = {
+        **DEFAULTS,
+        "bootstrap.servers": broker.bootstrap_servers,
+        "listeners": f"http://{host_port_text(*rest)}",
+    }
+    worker = Worker(properties, SparkJobs(lambda: spark_host.spark), pipelines=EnginePipelines(herder))
+    try:
+        worker.start()
+    except (ConfigException, ConnectError) as mistake:
+        raise CommandError(f"--rest: {mistake}", ExitCode.CANNOT_LISTEN) from mistake
+    try:
+        yield worker.url
+    finally:
+        worker.stop()
 
 
 def _watch(herder: Herder, broker: BrokerProcess, stop: threading.Event, view: UpView) -> CommandError | None:

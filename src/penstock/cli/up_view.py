@@ -55,6 +55,9 @@ class UpView:
     def metrics_served(self, address: str) -> None:
         self._tell(f"metrics on http://{address}/metrics", {"event": "metrics", "address": address})
 
+    def rest_served(self, url: str) -> None:
+        self._tell(f"Connect worker: REST API on {url}", {"event": "connect", "rest": url})
+
     def ready(self, statuses: Callable[[], Sequence[Status]]) -> None:
         self._tell(f"engine ready; `penstock run FILE` uses it. {_HINT}", {"event": "ready"})
         self.show(statuses())
