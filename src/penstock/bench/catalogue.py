@@ -9,6 +9,8 @@ from typing import Final
 
 from penstock.bench.measurement import Measurement
 from penstock.bench.measurements.compaction import Compaction
+from penstock.bench.measurements.connect_rows import ConnectRows, ConnectTable
+from penstock.bench.measurements.connect_start import ConnectStart
 from penstock.bench.measurements.first_record import FirstRecord
 from penstock.bench.measurements.floods import Floods
 from penstock.bench.measurements.group_settling import GroupSettling
@@ -44,6 +46,9 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
     "quota": Quota,
     "metrics": MetricsCost,
     "floods": Floods,
+    "connect-rows": ConnectRows,
+    "connect-table": ConnectTable,
+    "connect-start": ConnectStart,
     "spark-read": spark_read,
     "spark-copy": spark_copy,
     "spark-table": spark_table,
@@ -53,6 +58,8 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
 }
 # These compare two engines on the same broker, not two brokers.
 OF_ENGINES: Final = frozenset(name for name in CATALOGUE if name.startswith("spark-"))
+# These compare two Connect workers on the same broker.
+OF_WORKERS: Final = frozenset(name for name in CATALOGUE if name.startswith("connect-"))
 
 # Stays free beside the data of a measurement: a full disk is worse than a missing row.
 _RESERVE_BYTES: Final = 2 * GB

@@ -38,6 +38,9 @@ _MEASUREMENT_NAMES: Final = (
     "quota",
     "metrics",
     "floods",
+    "connect-rows",
+    "connect-table",
+    "connect-start",
     "spark-read",
     "spark-copy",
     "spark-table",
@@ -46,7 +49,10 @@ _MEASUREMENT_NAMES: Final = (
     "spark-growth",
 )
 # Names that stand for several measurements.
-_FAMILIES: Final = {"spark": tuple(name for name in _MEASUREMENT_NAMES if name.startswith("spark-"))}
+_FAMILIES: Final = {
+    family: tuple(name for name in _MEASUREMENT_NAMES if name.startswith(f"{family}-"))
+    for family in ("connect", "spark")
+}
 
 _EXAMPLES: Final = """\
 Examples:
@@ -189,26 +195,33 @@ def _possible(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """The measurements whose requirements are installed, and notes about the others."""
     from penstock.bench.spark import tables
 
-    absence = tables.absence() if "spark-table" in names else None
+    of_tables = [name for name in names if name in ("spark-table", "connect-table")]
+    absence = tables.absence() if of_tables else None
     if absence is None:
         return list(names), []
-    return [name for name in names if name != "spark-table"], [f"spark-table was not measured: {absence}"]
+    notes = [f"{name} was not measured: {absence}" for name in of_tables]
+    return [name for name in names if name not in of_tables], notes
 
 
 def _matches(
     measurements: Sequence[Measurement], alone: bool, tell: Callable[[str], None]
 ) -> list[tuple[Field, list[Measurement]]]:
-    """Groups measurements by what they compare: two brokers, or two engines on the same broker."""
+    """Groups measurements by what they compare: two brokers, or two workers or engines on the same broker."""
     from penstock.bench import peers
-    from penstock.bench.catalogue import OF_ENGINES
+    from penstock.bench.catalogue import OF_ENGINES, OF_WORKERS
 
     matches: list[tuple[Field, list[Measurement]]] = []
-    of_brokers = [each for each in measurements if each.name not in OF_ENGINES]
+    of_brokers = [each for each in measurements if each.name not in OF_ENGINES | OF_WORKERS]
+    of_workers = [each for each in measurements if each.name in OF_WORKERS]
     of_engines = [each for each in measurements if each.name in OF_ENGINES]
     if of_brokers:
         if not alone:
             tell("looking for Apache Kafka (Maven fetches its jars at the first run)")
         matches.append((peers.assemble(with_apache_kafka=not alone), of_brokers))
+    if of_workers:
+        if not alone:
+            tell("looking for Kafka Connect (Maven fetches its jars at the first run)")
+        matches.append((peers.assemble_workers(with_kafka_connect=not alone), of_workers))
     if of_engines:
         tell("preparing Spark (the first run fetches its connector with Maven and creates a class archive)")
         matches.append((peers.assemble_engines(with_stock_spark=not alone), of_engines))

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 PENSTOCK: Final = "penstock"
 APACHE_KAFKA: Final = "apache-kafka"
 STOCK_SPARK: Final = "stock-spark"
+KAFKA_CONNECT: Final = "kafka-connect"
 
 
 class Peer(Protocol):
@@ -112,6 +113,23 @@ def assemble_engines(*, with_stock_spark: bool) -> Field:
     if not with_stock_spark:
         return Field((ours,), {STOCK_SPARK: "it was not requested"})
     return Field((Contestant(STOCK_SPARK, stock_title, _launch_penstock), ours))
+
+
+def assemble_workers(*, with_kafka_connect: bool) -> Field:
+    """Kafka Connect and Penstock's workers, both on a Penstock broker. Fetches Kafka Connect's jars."""
+    from penstock.bench.connect.workers import connect_jars
+    from penstock.testing.apache_kafka import KAFKA_VERSION
+    from penstock.testing.java import JavaMissingError, find_java
+
+    ours = Contestant(PENSTOCK, "Penstock", _launch_penstock)
+    if not with_kafka_connect:
+        return Field((ours,), {KAFKA_CONNECT: "it was not requested"})
+    try:
+        find_java()
+        connect_jars()
+    except (JavaMissingError, OSError, subprocess.SubprocessError) as missing:
+        return Field((ours,), {KAFKA_CONNECT: str(missing).strip()})
+    return Field((Contestant(KAFKA_CONNECT, f"Kafka Connect {KAFKA_VERSION}", _launch_penstock), ours))
 
 
 def _launch_apache_kafka(data_dir: Path, config: Mapping[str, str]) -> Peer:

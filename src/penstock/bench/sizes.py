@@ -54,6 +54,10 @@ class Sizes:
     metrics_turns: int = 40
     metrics_turn_requests: int = 40_000
 
+    connect_row_count: int = 2_000_000
+    connect_table_row_count: int = 400_000
+    connect_idle_count: int = 30
+
     spark_small_row_count: int = 4_000_000
     spark_large_row_count: int = 1_000_000
     spark_partition_count: int = 4
@@ -101,6 +105,9 @@ QUICK: Final = Sizes(
     quota_s=5.0,
     metrics_turns=6,
     metrics_turn_requests=8_000,
+    connect_row_count=50_000,
+    connect_table_row_count=20_000,
+    connect_idle_count=4,
     spark_small_row_count=400_000,
     spark_large_row_count=100_000,
     spark_one_row_count=20,

@@ -47,6 +47,9 @@ TINY = dataclasses.replace(
     quota_s=2.0,
     metrics_turns=2,
     metrics_turn_requests=800,
+    connect_row_count=4_000,
+    connect_table_row_count=4_000,
+    connect_idle_count=3,
     time_limit_s=120.0,  # a Spark that starts beside others takes its time
 )
 
@@ -55,7 +58,10 @@ TINY = dataclasses.replace(
 @pytest.mark.parametrize(
     "name",
     # Those of Spark start one engine after the other.
-    [pytest.param(name, marks=[pytest.mark.scale] if name.startswith("spark") else []) for name in CATALOGUE],
+    [
+        pytest.param(name, marks=[pytest.mark.scale] if name.startswith(("spark", "connect")) else [])
+        for name in CATALOGUE
+    ],
 )
 def test_a_measurement_brings_a_figure_for_each_of_its_metrics(name: str, tmp_path: Path) -> None:
     (penstock,) = assemble(with_apache_kafka=False).contestants
