@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-slow test-kills pipeline-kills scale new-user check format bench fuzz crash transactions compaction zombies definitions compatibility errors images lock clean
+.PHONY: help demo test test-clients test-slow test-kills pipeline-kills scale new-user check format bench fuzz crash transactions compaction zombies definitions compatibility errors connectors images lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -54,6 +54,7 @@ check: $(STAMP) ## formatting, lint, types, import directions, derived files
 	@$(BIN)/python tools/derive_definitions.py --check
 	@$(BIN)/python tools/derive_compatibility.py --check
 	@$(BIN)/python tools/derive_errors.py --check
+	@$(BIN)/python tools/derive_connectors.py --check
 	@$(BIN)/python tools/draw_diagrams.py --check
 
 format: $(STAMP) ## let ruff rewrite what it can
@@ -86,6 +87,9 @@ compatibility: $(STAMP) ## derive COMPATIBILITY.md again from the router and the
 
 errors: $(STAMP) ## derive docs/errors.md from the table of error conditions
 	@$(BIN)/python tools/derive_errors.py
+
+connectors: $(STAMP) ## derive docs/connectors-reference.md from the definitions of connectors, transforms and converters
+	@$(BIN)/python tools/derive_connectors.py
 
 images: $(STAMP) ## draw the diagrams of the documentation; render `make demo` as a picture of a terminal
 	@$(BIN)/python tools/draw_diagrams.py

@@ -4,7 +4,8 @@ A page is one story: its blocks run in order, in one empty directory.
 
 - `sh` blocks run under bash and must succeed. Processes that a block leaves in the background are stopped, by process
   group, after the page.
-- `python` blocks run as programs, or under pytest if they define tests.
+- `python` blocks run as programs, or under pytest if they define tests. One that begins with a comment that names a
+  file is written to that file, where later blocks import it.
 - A `yaml` block begins with a comment that names a file, and is written to that file.
 - A `text` block is the output of the block before it: all of it, stdout and stderr. `...` stands for any text within a
   line, and on a line of its own for any lines.
@@ -25,9 +26,10 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 USER_PAGES: Final = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 REPOSITORY_PAGES: Final = [ROOT / "COMPATIBILITY.md", ROOT / "CONTRIBUTING.md"]
 FENCE: Final = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-FILE_NAME: Final = re.compile(r"# ([\w.-]+\.ya?ml)\n")
+FILE_NAME: Final = re.compile(r"# ([\w.-]+\.(?:ya?ml|py))\n")
+HAS_TESTS: Final = re.compile(r"^(?:def test_|class Test)", re.MULTILINE)
 BLOCK_SECONDS_MAX: Final = 120
-DOCUMENTED_PORTS: Final = ("9092", "9093")
+DOCUMENTED_PORTS: Final = ("8083", "9092", "9093")
 
 
 class Block(NamedTuple):
@@ -79,10 +81,11 @@ def _run(
     if block.language == "sh":
         command = ["bash", "-euo", "pipefail", "-c", block.code]
     else:
-        program = directory / f"test_block_{number}.py"
+        name = FILE_NAME.match(block.code)
+        program = directory / (name[1] if name else f"test_block_{number}.py")
         program.write_text(block.code)
         command = [python, str(program)]
-        if re.search(r"^def test_", block.code, re.MULTILINE):
+        if HAS_TESTS.search(block.code):
             command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(program)]
     with (directory / f"output_{number}.txt").open("wb") as output:
         return subprocess.Popen(

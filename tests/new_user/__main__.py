@@ -67,7 +67,7 @@ def install(wheel: Path, directory: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     python = environment / "bin" / "python"
     words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([str(python), *words, f"{wheel}[spark]", "pytest"], check=True, cwd=directory)
+    subprocess.run([str(python), *words, f"{wheel}[connect]", "pytest"], check=True, cwd=directory)
     return python
 
 

@@ -9,18 +9,19 @@ from pathlib import Path
 
 import pytest
 
+import penstock.connect
 import penstock.spark
 from penstock.core.ids import TopicPartition
 from penstock.pipeline.progress import lag_of_query
 
 ROOT = Path(__file__).resolve().parents[2]
-PUBLIC = ("penstock", "penstock.spark", "penstock.testing")
+PUBLIC = ("penstock", "penstock.connect", "penstock.spark", "penstock.testing", "penstock.testing.connectors")
 IMPORT = re.compile(r"^\s*(?:from|import)\s+(penstock[\w.]*)", re.MULTILINE)
 MENTION = re.compile(r"`(penstock\.pipeline\.[\w.]+)")
 
 
 def test_documents_import_public_names_only() -> None:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.py"))]
     assert len(pages) > 8
     for page in pages:
         text = page.read_text(encoding="utf-8")
@@ -36,6 +37,14 @@ def test_every_public_name_is_there_when_it_is_used() -> None:
         assert name in dir(penstock.spark)
     with pytest.raises(AttributeError, match="no attribute 'sesion'"):
         _ = penstock.spark.sesion
+
+
+def test_every_name_for_authors_of_connectors_is_there() -> None:
+    for name in penstock.connect.__all__:
+        assert getattr(penstock.connect, name) is not None
+        assert name in dir(penstock.connect)
+    with pytest.raises(AttributeError, match="no attribute 'SinkConector'"):
+        _ = penstock.connect.SinkConector
 
 
 def test_importing_it_imports_no_spark() -> None:
