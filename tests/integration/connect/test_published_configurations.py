@@ -1,7 +1,8 @@
-"""Configurations as other projects' documentation prints them, checked unchanged: no error, and no unexpected warning.
+"""Configurations with the properties that other projects document, checked as they are: no error, only named warnings.
 
-Placeholders that a page asks its reader to replace are replaced. The check is the one of POST /connectors, without the
-connectors' own look at the database or cluster, which are not theirs here; those of SQLite and files are asked too.
+Some are a page's own example, some are composed from a reference of properties; placeholders are replaced. The
+check is the one of POST /connectors, without the connectors' own look at the database or cluster, which are not theirs
+here; those of SQLite and files are asked too.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ PUBLISHED: Final = {
         is_asked=True,
     ),
     "mirror source": Published(
-        "KIP-382: running MirrorMaker in a Connect cluster",
+        "MirrorMaker 2 in a Connect cluster, from its reference of properties",
         {
             "name": "MirrorSourceConnector",
             "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
