@@ -24,7 +24,6 @@ from penstock.connect.config.validation import validate_all
 from penstock.connect.plugins import BrokenPlugin, Interface, Plugins, UnknownPlugin, WrongInterface
 from penstock.connect.rest.authentication import PASSWORD_FILE, TOKEN_FILE
 from penstock.connect.rest.listeners import DEFAULT_LISTENERS, parse_listeners
-from penstock.connect.runtime.client_settings import DEFAULT_OFFSETS_TOPIC
 from penstock.core.properties import PropertiesError, parse_properties
 
 Mode = Literal["standalone", "distributed"]
@@ -79,7 +78,7 @@ _COMMON: Final = ConfigDef(
 )
 
 _STANDALONE: Final = ConfigDef(
-    (_text("offset.storage.topic", DEFAULT_OFFSETS_TOPIC, "The topic of offsets of sources.", _HIGH),)
+    (_text("offset.storage.file.filename", REQUIRED, "Where offsets of sources are kept.", _HIGH),)
 )
 
 _UNSUPPORTED: Final[Mapping[str, str]] = {
@@ -94,8 +93,6 @@ _UNSUPPORTED: Final[Mapping[str, str]] = {
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "plugin.path": "plugins are Python packages with an entry point of the group penstock.connectors",
     "plugin.discovery": "plugins are found by their entry points",
-    "offset.storage.file.filename": "offsets of sources are in the topic offset.storage.topic; to continue a source of"
-    " Kafka's standalone worker, set its offsets over REST",
     "offset.flush.timeout.ms": "offsets are committed with the records",
     "metrics.sample.window.ms": "metrics are counters, without windows",
     "metrics.num.samples": "metrics are counters, without windows",
