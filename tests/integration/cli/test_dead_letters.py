@@ -154,6 +154,7 @@ def test_letters_are_counted_shown_and_replayed_once(penstock: Command, scene: S
     ]
 
 
+@pytest.mark.slow
 def test_a_letter_that_fails_again_and_again_is_left_alone(penstock: Command, scene: Scene) -> None:
     """A pipeline's letter: the attempt is in a header of the record that was replayed."""
     scene.add([0])

@@ -133,6 +133,7 @@ def test_exactly_once_in_a_database_does_neither(live: Lives, tmp_path: Path, st
     assert counts == dict.fromkeys(EVERY_VALUE, 1)
 
 
+@pytest.mark.slow
 def test_exactly_once_in_a_kafka_transaction_does_neither(
     live: Lives, bootstrap_servers: str, new_topic: NewTopic
 ) -> None:
