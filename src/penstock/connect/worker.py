@@ -4,8 +4,8 @@ The composition root of `connect/`. A worker without connector files is distribu
 statuses live in topics, and workers with the same `group.id` share the connectors. One with connector files is
 standalone: it runs those, and keeps only the offsets of their sources, in a file.
 
-Invariants: `start` returns when REST answers; Spark starts with the first job. After `stop` no connector runs, and no
-thread and no socket is left.
+Invariants: REST answers when the herder knows the state of the cluster; a request before that would find nothing. Spark
+starts with the first job. After `stop` no connector runs, and no thread and no socket is left.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ class Worker:
         try:
             self._server.bind()
             self._herder = self._new_herder()
+            self._config.check_converters(self._plugins.registry)
+            self._herder.start()
             self._server.serve(
                 build_application(
                     self._herder,
@@ -110,8 +112,6 @@ class Worker:
                     warnings=self._plugins.warnings,
                 )
             )
-            self._config.check_converters(self._plugins.registry)
-            self._herder.start()
             create_from_files(self._herder, self._connector_files)
         except BaseException:
             self.stop()
