@@ -113,6 +113,7 @@ def test_latest_stays_where_it_was_when_the_first_batch_fails(
     assert sink.numbers == list(range(50, 60))
 
 
+@pytest.mark.slow
 def test_partitions_and_topics_are_picked_up_while_running(
     spark: SparkSession, feed: TopicFeed, tmp_path: Path
 ) -> None:

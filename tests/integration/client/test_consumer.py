@@ -256,6 +256,7 @@ def test_iterating_until_stop(config: dict[str, Any], filled: str) -> None:
         assert consumer.run(lambda _record: None, guarantee="at_least_once", stop_when_idle_s=1) == 2
 
 
+@pytest.mark.slow
 def test_a_member_that_was_put_out_cannot_commit(config: dict[str, Any], filled: str) -> None:
     """It slept longer than `max.poll.interval.ms` allows, as a handler may."""
     with Consumer({**config, "max.poll.interval.ms": 6_000, "session.timeout.ms": 6_000}) as consumer:
