@@ -10,8 +10,8 @@ but this.
   together.
 
 Invariant: `read` and `commit` are linearizable. A commit that was answered is found by every read that begins later.
-Invariant: a call that raises `StoreUnavailable` may have taken effect, or may take effect later. The caller must be able
-to repeat it.
+Invariant: a call that raises `StoreUnavailable` may have taken effect, or may take effect later. The caller must be
+able to repeat it.
 
 Keys are text, and sorted as UTF-8. Must know nothing of what the keys mean.
 """
