@@ -266,6 +266,7 @@ async def _serve(
         await stopped.wait()
     finally:
         housekeeping.stop()
+        await node.tasks.close()
         if metrics_server is not None:
             metrics_server.close()
         server.close()

@@ -24,6 +24,7 @@ from penstock.broker.metrics import RequestMetrics, TopicMetrics, flush_time
 from penstock.broker.new_logs import NewLogs
 from penstock.broker.partition import Partition, role_of
 from penstock.broker.producer_ids import ProducerIds
+from penstock.broker.tasks import Tasks
 from penstock.broker.topic_table import Topic, TopicTable
 from penstock.core import limits
 from penstock.core.clock import Clock, Entropy
@@ -67,6 +68,7 @@ from penstock.security.authorizer import Client
 if TYPE_CHECKING:
     from penstock.broker.client_quotas import ClientQuotas
     from penstock.broker.groups.coordinator import GroupCoordinator
+    from penstock.broker.peers.peers import Peers
     from penstock.broker.transactions.coordinator import TransactionCoordinator
 
 logger = logging.getLogger(__name__)
@@ -99,6 +101,7 @@ class Node:
         self.log_directory = log_directory
         self.topics = TopicTable()
         self._on_fatal = on_fatal
+        self.tasks = Tasks(loop, on_fatal)
         self.flusher = Flusher(loop, self._log_directory_failed, flush_time(metrics))
         self.appends = AppendRound(loop, self.flusher)
         self._static_config = config
@@ -114,6 +117,7 @@ class Node:
         )
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
+        self._peers: Peers | None = None
         self._is_starting = True
         self._said_without_effect: set[str] = set()
         self.quotas: ClientQuotas | None = None
@@ -150,6 +154,15 @@ class Node:
 
             self._transactions = TransactionCoordinator(self)
         return self._transactions
+
+    @property
+    def peers(self) -> Peers:
+        """The other brokers. Built when the first of them is needed."""
+        if self._peers is None:
+            from penstock.broker.peers.peers import Peers
+
+            self._peers = Peers(self)
+        return self._peers
 
     def resume_transactions(self) -> None:
         """Ends the transactions that a stop or a crash left open: their readers wait for that."""
@@ -284,6 +297,9 @@ class Node:
             self._groups.close()
         if self._transactions is not None:
             self._transactions.close()
+        self.tasks.cancel()
+        if self._peers is not None:
+            self._peers.close()
         self.appends.write()
         self.flusher.close()
         if clean:

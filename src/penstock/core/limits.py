@@ -51,6 +51,11 @@ COORDINATOR_LOAD_BYTES_PER_TURN: Final = 1024 * 1024
 # Partitions whose retention is checked in one turn of the event loop: the checks of a broker with thousands of them are
 # spread over several turns.
 RETENTION_PARTITIONS_PER_TURN: Final = 200
+# Requests to one other broker that wait for their responses; further ones wait for a slot, within their own timeout.
+PEER_REQUESTS_IN_FLIGHT_MAX: Final = 100
+# Connecting to another broker: TCP, TLS, versions and SASL together (Kafka's socket.connection.setup.timeout.ms).
+PEER_CONNECTION_SETUP_S: Final = 10.0
+
 # Keys that the cleaner holds in memory, about 150 bytes each. A log with more is compacted in several passes.
 CLEANER_KEYS_MAX: Final = 1_000_000
 # The segments of a coordinator's topic. The active one is never compacted, and a start loads it whole.

@@ -64,6 +64,8 @@ class BrokerConfig:
     advertised_listeners: tuple[Listener, ...]
     inter_broker_listener_name: str
     listener_security: Mapping[str, ListenerSecurity]
+    sasl_mechanism_inter_broker_protocol: str | None
+    ssl_endpoint_identification_algorithm: str
     log_dirs: tuple[str, ...]
 
     authorizer_class_name: str
@@ -105,6 +107,7 @@ class BrokerConfig:
     replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
     replica_socket_receive_buffer_bytes: int
     replica_socket_timeout_ms: int
 

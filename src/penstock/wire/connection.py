@@ -20,13 +20,11 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
-from functools import cache
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as distribution_version
 from typing import Any, Final, NamedTuple, TypeVar
 
 from penstock.core.addresses import host_port_text
 from penstock.core.errors import AccessDenied, ProtocolError
+from penstock.core.software import software_version
 from penstock.protocol.exchange import Chunk, Exchange, InFlightRequest, ReceiveBuffer, Step
 from penstock.protocol.schema import Message
 from penstock.security.sasl import client_messages
@@ -216,7 +214,7 @@ class Connection:
 
     def _negotiate_versions(self) -> None:
         try:
-            self._carry_out(self._exchange.negotiate_versions("penstock", _software_version()))
+            self._carry_out(self._exchange.negotiate_versions("penstock", software_version()))
         except ConnectionLost as lost:
             raise ConnectionLost(f"{lost}, before its first response; {_PROTOCOL_HINT}") from lost
 
@@ -253,16 +251,6 @@ def _send_gathered(sock: socket.socket, chunks: Sequence[Chunk]) -> None:
             sent -= len(waiting.popleft())
         if sent:
             waiting[0] = waiting[0][sent:]
-
-
-@cache
-def _software_version() -> str:
-    """In the characters that brokers accept (KIP-511)."""
-    try:
-        version = distribution_version("penstock")
-    except PackageNotFoundError:  # a Spark worker that received the modules without the package's metadata
-        version = "0"
-    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in version)
 
 
 def _reason(error: OSError) -> str:

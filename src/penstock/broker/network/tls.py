@@ -77,7 +77,7 @@ class ListenerTls:
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    context = _context_with_certificate(settings)
+    context = _with_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings)
     versions = [_VERSIONS[name] for name in settings.enabled_protocols] or list(_VERSIONS.values())
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -90,19 +90,33 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
                 "write OpenSSL's names, as `openssl ciphers` shows them"
             ) from None
     if settings.client_auth != "none":
-        try:
-            context.load_verify_locations(cafile=settings.truststore_file, cadata=settings.truststore_certificates)
-        except (OSError, ValueError) as error:
-            place = settings.truststore_file or "ssl.truststore.certificates"
-            raise TlsError(
-                f"ssl.truststore.location: {place}: {_reason(error)}; expected certificates in PEM"
-            ) from None
+        _load_authorities(context, settings)
         context.verify_mode = _CLIENT_AUTH[settings.client_auth]
     return context
 
 
-def _context_with_certificate(settings: TlsSettings) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def client_context(settings: TlsSettings, *, checks_host_names: bool) -> ssl.SSLContext:
+    """How this broker connects to the same listener of another one. Without authorities of its own: the system's."""
+    context = _with_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings)
+    versions = [_VERSIONS[name] for name in settings.enabled_protocols] or list(_VERSIONS.values())
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.check_hostname = checks_host_names
+    if settings.truststore_file is None and settings.truststore_certificates is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _load_authorities(context, settings)
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    try:
+        context.load_verify_locations(cafile=settings.truststore_file, cadata=settings.truststore_certificates)
+    except (OSError, ValueError) as error:
+        place = settings.truststore_file or "ssl.truststore.certificates"
+        raise TlsError(f"ssl.truststore.location: {place}: {_reason(error)}; expected certificates in PEM") from None
+
+
+def _with_certificate(context: ssl.SSLContext, settings: TlsSettings) -> ssl.SSLContext:
     # Without a password OpenSSL would ask for one on the terminal.
     password = settings.key_password or ""
     place = f"ssl.keystore.location: {settings.keystore_file}" if settings.keystore_file else "ssl.keystore.key"
@@ -148,7 +162,9 @@ def _checked_certificate(settings: TlsSettings) -> dict[str, Any]:
     except (ssl.SSLError, ValueError):
         raise TlsError(f"{_place(settings)}: no certificate; expected certificates in PEM") from None
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    server = _context_with_certificate(settings).wrap_bio(to_server, to_client, server_side=True)
+    server = _with_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings).wrap_bio(
+        to_server, to_client, server_side=True
+    )
     client = client_context.wrap_bio(to_client, to_server)
     try:
         for _ in range(4):
