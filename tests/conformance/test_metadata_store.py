@@ -14,15 +14,15 @@ import pytest
 
 from penstock.broker.local_metadata_store import LocalMetadataStore
 from penstock.core.ids import BrokerId, ProducerId
-from penstock.metadata.image import (
+from penstock.metadata.changes import (
     BrokerConfigChanged,
     Change,
-    ClusterImage,
     ProducerIdsAllocated,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
 )
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.store import CommittedChanges, Decide, MetadataStore
 from penstock.metadata.store_local import LocalJournal
 from penstock.protocol.error_codes import BrokerError, ErrorCode

@@ -21,7 +21,7 @@ from penstock.broker.network.listener_gate import ListenerGate
 from penstock.broker.network.server import Server
 from penstock.core.metrics import Metrics
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.image import Endpoint
+from penstock.metadata.changes import Endpoint
 from penstock.metadata.listener_security import ListenerSecurity
 from penstock.protocol.codec import reader, response_class
 from penstock.protocol.headers import response_header_version

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.core.credentials import ScramMechanism
-from penstock.metadata.image import ScramCredentialSet
+from penstock.metadata.changes import ScramCredentialSet
 from penstock.metadata.listener_security import ListenerSecurity, SaslSettings
 from penstock.protocol.definitions.api_versions import ApiVersionsRequest
 from penstock.protocol.definitions.metadata import MetadataRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.quotas import DEFAULT, QuotaEntity
-from penstock.metadata.image import BrokerConfigChanged
+from penstock.metadata.changes import BrokerConfigChanged
 from penstock.protocol.definitions.api_versions import ApiVersionsRequest
 from tests.simulation.node import SimulatedClient, Simulation, simulated
 from tests.simulation.test_quotas import set_quota

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.core.quotas import DEFAULT, QuotaEntity
-from penstock.metadata.image import ClientQuotaChanged
+from penstock.metadata.changes import ClientQuotaChanged
 from penstock.protocol.definitions.api_versions import ApiVersionsRequest
 from penstock.protocol.definitions.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from penstock.protocol.definitions.create_topics import CreatableTopic, CreateTopicsRequest

@@ -17,15 +17,15 @@ from penstock.core import limits
 from penstock.core.acls import AclOperation
 from penstock.core.ids import BrokerId, TopicName
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.image import (
+from penstock.metadata.changes import (
     BrokerConfigChanged,
     ClientMetricsChanged,
-    ClusterImage,
     DurableChange,
     GroupConfigChanged,
     TopicConfigChanged,
     TopicImage,
 )
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import validate_topic_name
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 

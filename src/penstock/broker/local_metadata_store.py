@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from penstock.metadata.image import BrokerRegistered, Change, DurableChange
+from penstock.metadata.changes import BrokerChange, Change, DurableChange
 from penstock.metadata.store import CommittedChanges, Decide, OnDecided
 from penstock.metadata.store_local import LocalJournal
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -76,7 +76,7 @@ class LocalMetadataStore:
         for position, proposal in enumerate(proposals):
             self._decide(proposal, proposals[:position])
         durable: list[DurableChange] = [
-            change for proposal in proposals for change in proposal.changes if not isinstance(change, BrokerRegistered)
+            change for proposal in proposals for change in proposal.changes if not isinstance(change, BrokerChange)
         ]
         if not durable:
             self._finish_round(proposals, None)

@@ -7,8 +7,8 @@ import logging
 from penstock.core import limits
 from penstock.log.config import LogConfig
 from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.changes import TopicImage
 from penstock.metadata.config_definition import names_without_effect
-from penstock.metadata.image import TopicImage
 from penstock.metadata.topic_config import TopicConfig
 from penstock.metadata.topic_config_definitions import TOPIC_CONFIGS
 from penstock.metadata.topics import is_internal

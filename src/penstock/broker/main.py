@@ -46,8 +46,9 @@ from penstock.log.filesystem import RealFileSystem
 from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
 from penstock.metadata.broker_config import BrokerConfig, is_secret
 from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
+from penstock.metadata.changes import Endpoint
 from penstock.metadata.config_definition import ConfigError, names_without_effect
-from penstock.metadata.image import ClusterImage, Endpoint
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.store import MetadataStore
 from penstock.metadata.store_local import LocalJournal, StoreError, StoreInUse
 from penstock.metadata.topic_config import TopicConfig

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.metadata.image import Change, ClusterImage, PartitionsAdded, TopicCreated
+from penstock.metadata.changes import Change, PartitionsAdded, TopicCreated
+from penstock.metadata.image import ClusterImage
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:

@@ -35,17 +35,19 @@ from penstock.log.filesystem import FileMoved
 from penstock.log.log_directory import LogDirectory
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
-from penstock.metadata.config_definition import names_without_effect
-from penstock.metadata.image import (
+from penstock.metadata.changes import (
     AclAdded,
     AclRemoved,
     BrokerConfigChanged,
+    BrokerGone,
     BrokerImage,
     BrokerRegistered,
+    BrokerShuttingDown,
+    BrokerUnregistered,
     Change,
     ClientMetricsChanged,
     ClientQuotaChanged,
-    ClusterImage,
+    ControllerElected,
     Endpoint,
     GroupConfigChanged,
     PartitionChanged,
@@ -59,6 +61,8 @@ from penstock.metadata.image import (
     TopicDeleted,
     TopicImage,
 )
+from penstock.metadata.config_definition import names_without_effect
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.store import CommittedChanges, Decide, MetadataStore, OnDecided
 from penstock.metadata.topic_config import TopicConfig
 from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -317,8 +321,8 @@ class Node:
             case PartitionsAdded(topic_id, partitions):
                 image = self.image.topics_by_id[topic_id]
                 self.topics.topic(image.name).partitions.extend(self._open(image, partitions))
-            case PartitionChanged(topic_id, index):
-                self._change_role(self.image.topics_by_id[topic_id], index)
+            case PartitionChanged(topic_id, partition):
+                self._change_role(self.image.topics_by_id[topic_id], partition.index)
             case TopicConfigChanged(topic_id):
                 say_without_effect(self.image.topics_by_id[topic_id])
                 self._reconfigure(self.image.topics_by_id[topic_id])
@@ -338,6 +342,10 @@ class Node:
             case (
                 ProducerIdsAllocated()
                 | BrokerRegistered()
+                | BrokerGone()
+                | BrokerShuttingDown()
+                | BrokerUnregistered()
+                | ControllerElected()
                 | GroupConfigChanged()
                 | ClientMetricsChanged()
                 | ScramCredentialSet()

@@ -22,7 +22,7 @@ from penstock.log.filesystem import FileMoved
 from penstock.log.flushing import FlushTicket
 from penstock.log.partition_log import PartitionLog
 from penstock.log.reader import LogSlice
-from penstock.metadata.image import PartitionImage
+from penstock.metadata.changes import PartitionImage
 from penstock.metadata.topic_config import TopicConfig
 from penstock.metadata.topics import is_internal
 from penstock.protocol.control_records import TransactionMarker, encode_marker

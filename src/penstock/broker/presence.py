@@ -23,7 +23,7 @@ from penstock.core.ids import TopicPartition
 from penstock.log.filesystem import FileMoved
 from penstock.log.log_directory import LOCK_NAME, LogDirectory
 from penstock.log.presence import Absence
-from penstock.metadata.image import PartitionImage
+from penstock.metadata.changes import PartitionImage
 
 _IDLE_PARTITIONS_PER_CHECK: Final = 200
 

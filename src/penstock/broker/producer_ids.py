@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.core.ids import ProducerId
-from penstock.metadata.image import ClusterImage, ProducerIdsAllocated
+from penstock.metadata.changes import ProducerIdsAllocated
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.store import MetadataStore
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 

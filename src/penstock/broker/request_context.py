@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from penstock.broker.access import Access
     from penstock.broker.client_quotas import MutationQuota
     from penstock.broker.node import Node
-    from penstock.metadata.image import BrokerImage, Endpoint
+    from penstock.metadata.changes import BrokerImage, Endpoint
     from penstock.security.authentication import Authentication
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.core.ids import TopicId
-from penstock.metadata.image import ClusterImage, TopicCreated, TopicImage
+from penstock.metadata.changes import TopicCreated, TopicImage
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic, TopicDefaults, decide_creations
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 

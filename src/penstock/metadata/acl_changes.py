@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from penstock.core.acls import AclBinding
 from penstock.core.limits import ACLS_MAX
-from penstock.metadata.image import AclAdded, AclRemoved, ClusterImage
+from penstock.metadata.changes import AclAdded, AclRemoved
+from penstock.metadata.image import ClusterImage
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 

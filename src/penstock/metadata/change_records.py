@@ -1,6 +1,7 @@
-"""Durable changes of the cluster image as JSON values, for a store to keep.
+"""Changes of the cluster image as JSON values, for a store to keep.
 
-ACLs and SCRAM credentials have the fields of Kafka's own records.
+A journal keeps the durable ones, a store of several nodes all of them. ACLs and SCRAM credentials have the fields of
+Kafka's own records.
 
 Strict: `decode_change` raises ValueError for every record that it does not recognise. A record must never be skipped
 because it was not understood.
@@ -9,11 +10,12 @@ because it was not understood.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import Any, cast
+from typing import Any
 
 from penstock.core.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourcePattern, ResourceType
 from penstock.core.credentials import ScramCredential, ScramMechanism
 from penstock.core.ids import (
+    NO_LEADER,
     BrokerId,
     LeaderEpoch,
     PartitionIndex,
@@ -24,13 +26,20 @@ from penstock.core.ids import (
     uuid_text,
 )
 from penstock.core.quotas import QuotaEntity
-from penstock.metadata.image import (
+from penstock.metadata.changes import (
     AclAdded,
     AclRemoved,
     BrokerConfigChanged,
+    BrokerGone,
+    BrokerImage,
+    BrokerRegistered,
+    BrokerShuttingDown,
+    BrokerUnregistered,
+    Change,
     ClientMetricsChanged,
     ClientQuotaChanged,
-    DurableChange,
+    ControllerElected,
+    Endpoint,
     GroupConfigChanged,
     PartitionChanged,
     PartitionImage,
@@ -47,7 +56,7 @@ from penstock.metadata.image import (
 Record = dict[str, Any]
 
 
-def encode_change(change: DurableChange) -> Record:
+def encode_change(change: Change) -> Record:
     match change:
         case TopicCreated(topic):
             return {
@@ -65,15 +74,9 @@ def encode_change(change: DurableChange) -> Record:
                 "topic_id": uuid_text(topic_id),
                 "partitions": [_encode_partition(partition) for partition in partitions],
             }
-        case PartitionChanged(topic_id, index, leader, leader_epoch, isr):
-            return {
-                "type": "partition_changed",
-                "topic_id": uuid_text(topic_id),
-                "index": index,
-                "leader": leader,
-                "leader_epoch": leader_epoch,
-                "isr": list(isr),
-            }
+        case PartitionChanged(topic_id, partition):
+            record = {"type": "partition_changed", "topic_id": uuid_text(topic_id)}
+            return record | _encode_partition(partition)
         case TopicConfigChanged(topic_id, configs):
             return {"type": "topic_config_changed", "topic_id": uuid_text(topic_id), "configs": dict(configs)}
         case BrokerConfigChanged(broker_id, configs):
@@ -112,9 +115,19 @@ def encode_change(change: DurableChange) -> Record:
             }
         case ScramCredentialRemoved(user, mechanism):
             return {"type": "remove_user_scram_credential", "name": user, "mechanism": int(mechanism)}
+        case BrokerRegistered(broker):
+            return {"type": "broker_registered", **_encode_broker(broker)}
+        case BrokerGone(broker_id, epoch):
+            return {"type": "broker_gone", "broker_id": broker_id, "epoch": epoch}
+        case BrokerShuttingDown(broker_id, epoch):
+            return {"type": "broker_shutting_down", "broker_id": broker_id, "epoch": epoch}
+        case BrokerUnregistered(broker_id):
+            return {"type": "broker_unregistered", "broker_id": broker_id}
+        case ControllerElected(broker_id, epoch):
+            return {"type": "controller_elected", "broker_id": broker_id, "epoch": epoch}
 
 
-def decode_change(record: object) -> DurableChange:
+def decode_change(record: object) -> Change:
     """The change that `encode_change` made the record from. Raises ValueError for anything else."""
     if not isinstance(record, dict):
         raise ValueError("a change must be an object")
@@ -134,13 +147,7 @@ def decode_change(record: object) -> DurableChange:
             case "partitions_added":
                 return PartitionsAdded(_topic_id(record), _decode_partitions(record["partitions"]))
             case "partition_changed":
-                return PartitionChanged(
-                    topic_id=_topic_id(record),
-                    index=PartitionIndex(_number(record["index"])),
-                    leader=BrokerId(_number(record["leader"])),
-                    leader_epoch=LeaderEpoch(_number(record["leader_epoch"])),
-                    isr=_broker_ids(record["isr"]),
-                )
+                return PartitionChanged(_topic_id(record), _decode_partition(record))
             case "topic_config_changed":
                 return TopicConfigChanged(_topic_id(record), _configs(record["configs"]))
             case "broker_config_changed":
@@ -163,32 +170,97 @@ def decode_change(record: object) -> DurableChange:
                 return ScramCredentialSet(_text(record["name"]), _credential(record))
             case "remove_user_scram_credential":
                 return ScramCredentialRemoved(_text(record["name"]), ScramMechanism(_number(record["mechanism"])))
+            case "broker_registered":
+                return BrokerRegistered(_decode_broker(record))
+            case "broker_gone":
+                return BrokerGone(_broker_id(record), _number(record["epoch"]))
+            case "broker_shutting_down":
+                return BrokerShuttingDown(_broker_id(record), _number(record["epoch"]))
+            case "broker_unregistered":
+                return BrokerUnregistered(_broker_id(record))
+            case "controller_elected":
+                return ControllerElected(_broker_id(record), _number(record["epoch"]))
     except KeyError as error:
         raise ValueError(f"a change of type {kind!r} lacks {error}") from None
     raise ValueError(f"a change of the unknown type {kind!r}")
 
 
 def _encode_partition(partition: PartitionImage) -> Record:
-    return {
+    """What has its default is left out: a journal of one broker holds none of it."""
+    record: Record = {
         "index": partition.index,
         "leader": partition.leader,
         "leader_epoch": partition.leader_epoch,
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
     }
+    for name in ("elr", "adding", "removing"):
+        if brokers := getattr(partition, name):
+            record[name] = list(brokers)
+    if partition.last_known_leader != NO_LEADER:
+        record["last_known_leader"] = partition.last_known_leader
+    if partition.partition_epoch:
+        record["partition_epoch"] = partition.partition_epoch
+    return record
+
+
+def _decode_partition(record: Record) -> PartitionImage:
+    return PartitionImage(
+        index=PartitionIndex(_number(record["index"])),
+        leader=BrokerId(_number(record["leader"])),
+        leader_epoch=LeaderEpoch(_number(record["leader_epoch"])),
+        replicas=_broker_ids(record["replicas"]),
+        isr=_broker_ids(record["isr"]),
+        elr=_broker_ids(record.get("elr", [])),
+        last_known_leader=BrokerId(_number(record.get("last_known_leader", NO_LEADER))),
+        adding=_broker_ids(record.get("adding", [])),
+        removing=_broker_ids(record.get("removing", [])),
+        partition_epoch=_number(record.get("partition_epoch", 0)),
+    )
 
 
 def _decode_partitions(records: object) -> tuple[PartitionImage, ...]:
-    return tuple(
-        PartitionImage(
-            index=PartitionIndex(_number(record["index"])),
-            leader=BrokerId(_number(record["leader"])),
-            leader_epoch=LeaderEpoch(_number(record["leader_epoch"])),
-            replicas=_broker_ids(record["replicas"]),
-            isr=_broker_ids(record["isr"]),
-        )
-        for record in cast("list[Record]", _list_of(dict, records))
+    return tuple(_decode_partition(record) for record in _list_of(dict, records))
+
+
+def _encode_broker(broker: BrokerImage) -> Record:
+    return {
+        "broker_id": broker.broker_id,
+        "epoch": broker.epoch,
+        "incarnation": broker.incarnation.hex(),
+        "rack": broker.rack,
+        "is_shutting_down": broker.is_shutting_down,
+        "endpoints": [
+            {
+                "name": name,
+                "host": endpoint.host,
+                "port": endpoint.port,
+                "security_protocol": endpoint.security_protocol,
+            }
+            for name, endpoint in broker.endpoints.items()
+        ],
+    }
+
+
+def _decode_broker(record: Record) -> BrokerImage:
+    rack = record["rack"]
+    return BrokerImage(
+        broker_id=_broker_id(record),
+        endpoints={
+            _text(endpoint["name"]): Endpoint(
+                _text(endpoint["host"]), _number(endpoint["port"]), _text(endpoint["security_protocol"])
+            )
+            for endpoint in _list_of(dict, record["endpoints"])
+        },
+        rack=None if rack is None else _text(rack),
+        epoch=_number(record["epoch"]),
+        incarnation=bytes.fromhex(_text(record["incarnation"])),
+        is_shutting_down=record["is_shutting_down"] is True,
     )
+
+
+def _broker_id(record: Record) -> BrokerId:
+    return BrokerId(_number(record["broker_id"]))
 
 
 def _binding(record: Record) -> AclBinding:

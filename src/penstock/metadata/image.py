@@ -1,207 +1,62 @@
 """The cluster image: brokers, topics, partitions, settings, users and ACLs as committed changes describe them.
 
-The values (`PartitionImage`, `TopicImage`, `BrokerImage`) are immutable. `ClusterImage` is not: it has one owner, its
-metadata store, and `apply` changes it in place, so that a change costs what it touches and not the size of the cluster.
-Everything else reads it; `version` tells whether it has changed since the last look.
+The values it holds (`changes.py`) are immutable. `ClusterImage` is not: it has one owner, its metadata store, and
+`apply` changes it in place, so that a change costs what it touches and not the size of the cluster. Everything else
+reads it; `version` tells whether it has changed since the last look.
 
-Must not know how changes are decided (`topics.py`, `config_changes.py`, `acl_changes.py`, `user_changes.py`) or stored
-(`store.py`), nor what an ACL allows (`security/authorizer.py`).
+Must not know how changes are decided (`topics.py`, `controller.py`, `config_changes.py`, `acl_changes.py`,
+`user_changes.py`) or stored (`store.py`), nor what an ACL allows (`security/authorizer.py`).
 
 Invariants:
 - `topics` and `topics_by_id` hold the same `TopicImage` objects, and no two names collide (`collision_key`).
 - `partitions[i].index == i`; partitions are only ever added, at the end.
-- `next_producer_id` never goes back.
+- `next_producer_id`, `last_broker_epoch`, `controller_epoch` and the partition epochs never go back.
+- Every live broker is a known one with the same epoch, and an elected controller is a live broker.
 - `acls` and `acl_ids` are each other's inverse: no ACL is there twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from penstock.core.acls import AclBinding
 from penstock.core.credentials import ScramCredential, ScramMechanism
-from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
+from penstock.core.ids import NO_LEADER, BrokerId, ProducerId, TopicId, TopicName
 from penstock.core.quotas import QuotaEntity
+from penstock.metadata.changes import (
+    AclAdded,
+    AclRemoved,
+    BrokerChange,
+    BrokerConfigChanged,
+    BrokerGone,
+    BrokerImage,
+    BrokerRegistered,
+    BrokerShuttingDown,
+    BrokerUnregistered,
+    Change,
+    ClientMetricsChanged,
+    ClientQuotaChanged,
+    ControllerElected,
+    DurableChange,
+    Endpoint,
+    GroupConfigChanged,
+    KnownBroker,
+    PartitionChanged,
+    PartitionImage,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicImage,
+)
 
 _Name = TypeVar("_Name")
 _Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An address that a broker advertises, and the security protocol that it speaks there."""
-
-    host: str
-    port: int
-    security_protocol: str = "PLAINTEXT"
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
-    """A registered broker. `endpoints` are its advertised addresses by listener name: a client that connected to one
-    listener is told the addresses of that listener."""
-
-    broker_id: BrokerId
-    endpoints: Mapping[str, Endpoint]
-    rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
-    index: PartitionIndex
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicImage:
-    """`configs` holds the topic's own settings only, as text; `topic_config.py` knows what they amount to."""
-
-    name: TopicName
-    topic_id: TopicId
-    partitions: tuple[PartitionImage, ...]
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistered:
-    """A broker started, or advertises other endpoints than before.
-
-    The one change that is not kept on disk: it holds while the broker is up. A journal that still named the broker's
-    address after it stopped would be wrong, and etcd keeps a registration under a lease for the same reason.
-    """
-
-    broker: BrokerImage
-
-
-@dataclass(frozen=True, slots=True)
-class TopicCreated:
-    topic: TopicImage
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
-    topic_id: TopicId
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsAdded:
-    """The new partitions only; their indexes continue those of the topic."""
-
-    topic_id: TopicId
-    partitions: tuple[PartitionImage, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionChanged:
-    """Another leader, which begins a new leader epoch, or other in-sync replicas in the same epoch."""
-
-    topic_id: TopicId
-    index: PartitionIndex
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    isr: tuple[BrokerId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfigChanged:
-    """All settings of the topic from now on, not only the changed ones."""
-
-    topic_id: TopicId
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerConfigChanged:
-    """All dynamic settings of one broker, or with None those that hold for every broker, from now on."""
-
-    broker_id: BrokerId | None
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupConfigChanged:
-    """All settings of the group from now on. There need not be such a group."""
-
-    group_id: str
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ClientMetricsChanged:
-    """All settings of the client metrics subscription from now on; without any it is gone."""
-
-    name: str
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class ClientQuotaChanged:
-    """All quotas of the entity from now on."""
-
-    entity: QuotaEntity
-    quotas: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdsAllocated:
-    """Every producer id below `next_producer_id` belongs to a broker and may be in use."""
-
-    next_producer_id: ProducerId
-
-
-@dataclass(frozen=True, slots=True)
-class AclAdded:
-    """Kafka's AccessControlEntryRecord."""
-
-    acl_id: bytes
-    binding: AclBinding
-
-
-@dataclass(frozen=True, slots=True)
-class AclRemoved:
-    """Kafka's RemoveAccessControlEntryRecord."""
-
-    acl_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ScramCredentialSet:
-    """Kafka's UserScramCredentialRecord: new, or instead of the user's earlier one of the same mechanism."""
-
-    user: str
-    credential: ScramCredential
-
-
-@dataclass(frozen=True, slots=True)
-class ScramCredentialRemoved:
-    """Kafka's RemoveUserScramCredentialRecord."""
-
-    user: str
-    mechanism: ScramMechanism
-
-
-DurableChange = (
-    TopicCreated
-    | TopicDeleted
-    | PartitionsAdded
-    | PartitionChanged
-    | TopicConfigChanged
-    | BrokerConfigChanged
-    | GroupConfigChanged
-    | ClientMetricsChanged
-    | ClientQuotaChanged
-    | ProducerIdsAllocated
-    | AclAdded
-    | AclRemoved
-    | ScramCredentialSet
-    | ScramCredentialRemoved
-)
-Change = DurableChange | BrokerRegistered
 
 
 class InvalidChange(Exception):
@@ -224,8 +79,12 @@ class ClusterImage:
         "client_metrics",
         "client_quotas",
         "cluster_id",
+        "controller",
+        "controller_epoch",
         "dynamic_broker_configs",
         "group_configs",
+        "known_brokers",
+        "last_broker_epoch",
         "next_producer_id",
         "scram_credentials",
         "topics",
@@ -236,6 +95,13 @@ class ClusterImage:
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.brokers: dict[BrokerId, BrokerImage] = {}
+        """The live ones."""
+        self.known_brokers: dict[BrokerId, KnownBroker] = {}
+        """Every broker that has ever registered, live or not, until it is unregistered."""
+        self.last_broker_epoch = 0
+        self.controller = NO_LEADER
+        """The elected controller, which is live; -1 while there is none."""
+        self.controller_epoch = 0
         self.topics: dict[TopicName, TopicImage] = {}
         self.topics_by_id: dict[TopicId, TopicImage] = {}
         self.dynamic_broker_configs: dict[BrokerId | None, Mapping[str, str]] = {}
@@ -253,6 +119,10 @@ class ClusterImage:
         """An image of its own that starts out equal to this one."""
         copied = ClusterImage(self.cluster_id)
         copied.brokers = dict(self.brokers)
+        copied.known_brokers = dict(self.known_brokers)
+        copied.last_broker_epoch = self.last_broker_epoch
+        copied.controller = self.controller
+        copied.controller_epoch = self.controller_epoch
         copied.topics = dict(self.topics)
         copied.topics_by_id = dict(self.topics_by_id)
         copied.dynamic_broker_configs = dict(self.dynamic_broker_configs)
@@ -269,8 +139,8 @@ class ClusterImage:
 
     @property
     def controller_id(self) -> BrokerId:
-        """The broker that administrative requests should go to: until there are several, the lowest id."""
-        return min(self.brokers, default=BrokerId(-1))
+        """The broker that clients are told is the controller: the live one with the lowest id until one is elected."""
+        return self.controller if self.controller != NO_LEADER else min(self.brokers, default=NO_LEADER)
 
     def endpoints(self, listener_name: str) -> Iterator[tuple[BrokerImage, Endpoint]]:
         """The brokers that can be reached on a listener of this name, each with its address there."""
@@ -289,8 +159,8 @@ class ClusterImage:
     def apply(self, change: Change) -> None:
         """Makes the change, or raises InvalidChange and leaves everything as it was."""
         match change:
-            case BrokerRegistered(broker):
-                self.brokers[broker.broker_id] = broker
+            case BrokerRegistered() | BrokerGone() | BrokerShuttingDown() | BrokerUnregistered() | ControllerElected():
+                self._change_brokers(change)
             case TopicCreated(topic):
                 self._create(topic)
             case TopicDeleted(topic_id):
@@ -299,8 +169,8 @@ class ClusterImage:
                 topic = self._topic(topic_id)
                 self._check_indexes(len(topic.partitions), partitions)
                 self._replace(replace(topic, partitions=topic.partitions + partitions))
-            case PartitionChanged():
-                self._change_partition(change)
+            case PartitionChanged(topic_id, partition):
+                self._change_partition(topic_id, partition)
             case TopicConfigChanged(topic_id, configs):
                 self._replace(replace(self._topic(topic_id), configs=dict(configs)))
             case BrokerConfigChanged(broker_id, configs):
@@ -327,6 +197,21 @@ class ClusterImage:
                 if self.scram_credentials.pop((user, mechanism), None) is None:
                     raise InvalidChange(f"the user {user!r} has no credential for {mechanism}")
         self.version += 1
+
+    def live_broker_changes(self) -> list[BrokerChange]:
+        """The changes of brokers and controller that lead from an empty image to this one, but for `last_broker_epoch`
+        where the broker of that epoch is unregistered."""
+        changes: list[BrokerChange] = []
+        for known in self.known_brokers.values():
+            live = self.brokers.get(known.broker_id)
+            if live is not None:
+                changes.append(BrokerRegistered(live))
+            else:
+                last = BrokerImage(known.broker_id, known.endpoints, known.rack, known.epoch, known.incarnation)
+                changes += (BrokerRegistered(last), BrokerGone(known.broker_id, known.epoch))
+        if self.controller_epoch:
+            changes.append(ControllerElected(self.controller, self.controller_epoch))
+        return changes
 
     def live_changes(self) -> list[DurableChange]:
         """The durable changes that lead from an empty image to this one."""
@@ -365,20 +250,62 @@ class ClusterImage:
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
 
-    def _change_partition(self, change: PartitionChanged) -> None:
-        topic = self._topic(change.topic_id)
-        index = change.index
-        if not 0 <= index < len(topic.partitions):
-            raise InvalidChange(f"the topic {topic.name} has no partition {index}")
-        before = topic.partitions[index]
-        same_leader = change.leader == before.leader
-        if change.leader_epoch < before.leader_epoch + (not same_leader):
-            raise InvalidChange(f"the leader epoch of {topic.name}-{index} would not grow with its leader")
-        if not set(change.isr) <= set(before.replicas) or change.leader not in (*change.isr, NO_LEADER):
-            raise InvalidChange(f"{topic.name}-{index} has the replicas {before.replicas}")
-        after = replace(before, leader=change.leader, leader_epoch=change.leader_epoch, isr=change.isr)
-        partitions = (*topic.partitions[:index], after, *topic.partitions[index + 1 :])
+    def _change_partition(self, topic_id: TopicId, after: PartitionImage) -> None:
+        topic = self._topic(topic_id)
+        if not 0 <= after.index < len(topic.partitions):
+            raise InvalidChange(f"the topic {topic.name} has no partition {after.index}")
+        before = topic.partitions[after.index]
+        if after.partition_epoch <= before.partition_epoch:
+            raise InvalidChange(f"the partition epoch of {topic.name}-{after.index} would not grow")
+        if after.leader_epoch < before.leader_epoch + (after.leader != before.leader):
+            raise InvalidChange(f"the leader epoch of {topic.name}-{after.index} would not grow with its leader")
+        _check_replicas(topic.name, after)
+        partitions = (*topic.partitions[: after.index], after, *topic.partitions[after.index + 1 :])
         self._replace(replace(topic, partitions=partitions))
+
+    def _change_brokers(self, change: BrokerChange) -> None:
+        match change:
+            case BrokerRegistered(broker):
+                self._register(broker)
+            case BrokerGone(broker_id, epoch):
+                if self._has_registered(broker_id, epoch):
+                    del self.brokers[broker_id]
+                    self._free_controller(broker_id)
+            case BrokerShuttingDown(broker_id, epoch):
+                if self._has_registered(broker_id, epoch):
+                    self.brokers[broker_id] = replace(self.brokers[broker_id], is_shutting_down=True)
+            case BrokerUnregistered(broker_id):
+                if self.known_brokers.pop(broker_id, None) is None:
+                    raise InvalidChange(f"there is no broker {broker_id}")
+                self.brokers.pop(broker_id, None)
+                self._free_controller(broker_id)
+            case ControllerElected(broker_id, epoch):
+                if epoch <= self.controller_epoch:
+                    raise InvalidChange(f"the controller epoch would not grow from {self.controller_epoch}")
+                if broker_id not in (*self.brokers, NO_LEADER):
+                    raise InvalidChange(f"the broker {broker_id} is not live and cannot be the controller")
+                self.controller, self.controller_epoch = broker_id, epoch
+
+    def _register(self, broker: BrokerImage) -> None:
+        known = self.known_brokers.get(broker.broker_id)
+        if known is not None and broker.epoch < known.epoch:
+            raise InvalidChange(f"the epoch of broker {broker.broker_id} would go back from {known.epoch}")
+        if known is not None and broker.epoch > known.epoch:
+            self._free_controller(broker.broker_id)
+        self.brokers[broker.broker_id] = broker
+        self.known_brokers[broker.broker_id] = KnownBroker(
+            broker.broker_id, broker.epoch, broker.incarnation, broker.rack, broker.endpoints
+        )
+        self.last_broker_epoch = max(self.last_broker_epoch, broker.epoch)
+
+    def _has_registered(self, broker_id: BrokerId, epoch: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.epoch == epoch
+
+    def _free_controller(self, broker_id: BrokerId) -> None:
+        """The controller's lease is over: another one is to be elected."""
+        if self.controller == broker_id:
+            self.controller = NO_LEADER
 
     def _add_acl(self, acl_id: bytes, binding: AclBinding) -> None:
         if acl_id in self.acls or binding in self.acl_ids:
@@ -390,6 +317,17 @@ class ClusterImage:
     def _check_indexes(first: int, partitions: tuple[PartitionImage, ...]) -> None:
         if [partition.index for partition in partitions] != list(range(first, first + len(partitions))):
             raise InvalidChange(f"partition numbers do not continue from {first}")
+
+
+def _check_replicas(topic: TopicName, partition: PartitionImage) -> None:
+    """Raises InvalidChange where one of the partition's sets holds what it must not."""
+    replicas, isr, elr = set(partition.replicas), set(partition.isr), set(partition.elr)
+    if not isr | elr | set(partition.adding) | set(partition.removing) <= replicas:
+        raise InvalidChange(f"{topic}-{partition.index} has the replicas {partition.replicas}")
+    if isr & elr:
+        raise InvalidChange(f"replicas of {topic}-{partition.index} are in sync and only eligible at once")
+    if partition.leader not in (*partition.isr, NO_LEADER):
+        raise InvalidChange(f"the leader {partition.leader} of {topic}-{partition.index} is not in sync")
 
 
 def _configure(resources: dict[_Name, Mapping[str, _Value]], name: _Name, configs: Mapping[str, _Value]) -> None:

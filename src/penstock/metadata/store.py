@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.metadata.image import Change, ClusterImage
+from penstock.metadata.changes import Change
+from penstock.metadata.image import ClusterImage
 from penstock.protocol.error_codes import BrokerError
 
 Decide = Callable[[ClusterImage], Sequence[Change]]

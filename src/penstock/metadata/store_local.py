@@ -25,7 +25,8 @@ from typing import Any, Final
 from penstock.core.ids import uuid_text
 from penstock.core.properties import PropertiesError, format_properties, parse_properties
 from penstock.metadata.change_records import decode_change, encode_change
-from penstock.metadata.image import ClusterImage, DurableChange, InvalidChange
+from penstock.metadata.changes import DurableChange
+from penstock.metadata.image import ClusterImage, InvalidChange
 from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 

@@ -12,16 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName
+from penstock.metadata.changes import PartitionImage, PartitionsAdded, TopicCreated, TopicDeleted, TopicImage
 from penstock.metadata.config_definition import ConfigError
-from penstock.metadata.image import (
-    ClusterImage,
-    PartitionImage,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-    TopicImage,
-    collision_key,
-)
+from penstock.metadata.image import ClusterImage, collision_key
 from penstock.metadata.topic_config import TopicConfig, validate_overrides
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 

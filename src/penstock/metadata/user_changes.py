@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from penstock.core.credentials import ScramCredential, ScramMechanism
 from penstock.core.limits import SCRAM_CREDENTIALS_MAX
-from penstock.metadata.image import ClusterImage, ScramCredentialRemoved, ScramCredentialSet
+from penstock.metadata.changes import ScramCredentialRemoved, ScramCredentialSet
+from penstock.metadata.image import ClusterImage
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 

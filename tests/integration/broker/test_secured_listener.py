@@ -31,7 +31,7 @@ from penstock.core.credentials import ScramMechanism
 from penstock.core.errors import AccessDenied
 from penstock.core.exit_codes import ExitCode
 from penstock.metadata.broker_config_definitions import STANDARD_AUTHORIZER
-from penstock.metadata.image import AclAdded, Endpoint, ScramCredentialSet
+from penstock.metadata.changes import AclAdded, Endpoint, ScramCredentialSet
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.error_codes import BrokerError
 from penstock.security.sasl_server import scram_credential

@@ -21,7 +21,7 @@ from penstock.core.acls import ANONYMOUS
 from penstock.core.clock import Clock, Entropy
 from penstock.core.metrics import Metrics
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.image import Change, Endpoint
+from penstock.metadata.changes import Change, Endpoint
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.error_codes import BrokerError
 from penstock.security.authentication import Authentication

@@ -30,7 +30,7 @@ from penstock.core.acls import (
 from penstock.core.credentials import ScramMechanism
 from penstock.core.ids import TopicName
 from penstock.metadata.broker_config_definitions import STANDARD_AUTHORIZER
-from penstock.metadata.image import AclAdded, AclRemoved, ScramCredentialSet
+from penstock.metadata.changes import AclAdded, AclRemoved, ScramCredentialSet
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.codec import request_class
 from penstock.protocol.definitions.init_producer_id import InitProducerIdRequest

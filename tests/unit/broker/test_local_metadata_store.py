@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.local_metadata_store import LocalMetadataStore
-from penstock.metadata.image import Change, ClusterImage, TopicConfigChanged
+from penstock.metadata.changes import Change, TopicConfigChanged
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.store import Decide
 from penstock.metadata.store_local import COMPACTION_BYTES_MIN, JOURNAL, LocalJournal
 from penstock.protocol.error_codes import BrokerError, ErrorCode

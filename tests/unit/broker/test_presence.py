@@ -12,7 +12,7 @@ import pytest
 from penstock.broker.node import Node
 from penstock.broker.presence import PresenceWatch, loss_of
 from penstock.core.ids import TopicName, TopicPartition
-from penstock.metadata.image import TopicDeleted
+from penstock.metadata.changes import TopicDeleted
 from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, NewTopic
 from penstock.protocol.definitions.metadata import MetadataRequest
 from penstock.protocol.error_codes import BrokerError, ErrorCode

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.broker.producer_ids import PRODUCER_ID_BLOCK, ProducerIds
 from penstock.core.ids import ProducerId
-from penstock.metadata.image import ProducerIdsAllocated
+from penstock.metadata.changes import ProducerIdsAllocated
 from penstock.metadata.store import Decide, OnDecided
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.clocks import SeededEntropy

@@ -17,7 +17,7 @@ from penstock.broker.node import Node
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
 from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicName
-from penstock.metadata.image import PartitionChanged, PartitionImage, PartitionsAdded, TopicCreated, TopicImage
+from penstock.metadata.changes import PartitionChanged, PartitionImage, PartitionsAdded, TopicCreated, TopicImage
 from penstock.metadata.topics import GROUP_OFFSETS_TOPIC, NewTopic
 from penstock.protocol.definitions.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from penstock.protocol.definitions.describe_log_dirs import DescribeLogDirsRequest
@@ -34,7 +34,7 @@ from tests.integration.broker.conversation import Topic, batch_of, values_in
 from tests.integration.broker.group_conversation import commit_request, join_request
 from tests.unit.broker.handlers.requests import ask
 from tests.unit.broker.nodes import FakeConnection, commit_changes, make_topics, node_in
-from tests.unit.metadata.images import registered, topic_id
+from tests.unit.metadata.images import led_by, registered, topic_id
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 PORT_OF_TWO = registered(2).broker.endpoints["PLAINTEXT"].port
@@ -124,7 +124,8 @@ def directories(path: Path) -> list[str]:
 
 
 def change(node: Node, leader: BrokerId, epoch: int, *isr: BrokerId) -> None:
-    commit_changes(node, PartitionChanged(topic_id(7), PartitionIndex(0), leader, LeaderEpoch(epoch), isr))
+    before = node.image.topics_by_id[topic_id(7)].partitions[0]
+    commit_changes(node, PartitionChanged(topic_id(7), led_by(before, leader, epoch, isr)))
 
 
 # Whose replica is whose
@@ -402,15 +403,14 @@ def test_a_coordinator_whose_partition_gets_another_leader_gives_its_groups_up(t
         offsets = node.image.topics[GROUP_OFFSETS_TOPIC]
         before = offsets.partitions[index]
         # This broker has the only replica, so nobody can take over; the partition is left without a leader.
-        leaderless = PartitionChanged(offsets.topic_id, before.index, BrokerId(-1), LeaderEpoch(1), before.isr)
-        commit_changes(node, leaderless)
+        leaderless = led_by(before, -1, 1)
+        commit_changes(node, PartitionChanged(offsets.topic_id, leaderless))
         assert (waiting.done, waiting.response.error_code) == (True, ErrorCode.NOT_COORDINATOR)
         answer = await told(node, commit_request(group, TOPIC, {LED: 1}), 9)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
         found = ask(node, FindCoordinatorRequest(key=group), 3)
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        back = PartitionChanged(offsets.topic_id, before.index, ONE, LeaderEpoch(2), before.isr)
-        commit_changes(node, back)
+        commit_changes(node, PartitionChanged(offsets.topic_id, led_by(leaderless, ONE, 2)))
         answer = await told(node, commit_request(group, TOPIC, {LED: 1}), 9)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 

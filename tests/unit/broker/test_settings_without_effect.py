@@ -10,8 +10,8 @@ import pytest
 from penstock.broker.main import _say_without_effect
 from penstock.core.ids import TopicName
 from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.changes import BrokerConfigChanged, TopicConfigChanged
 from penstock.metadata.config_definition import ConfigError
-from penstock.metadata.image import BrokerConfigChanged, TopicConfigChanged
 from penstock.metadata.topics import NewTopic
 from tests.unit.broker.nodes import commit_changes, make_topics, node_in
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName
-from penstock.metadata.image import (
-    BrokerImage,
-    BrokerRegistered,
-    ClusterImage,
-    Endpoint,
-    PartitionImage,
-    TopicCreated,
-    TopicImage,
-)
+from penstock.metadata.changes import BrokerImage, BrokerRegistered, Endpoint, PartitionImage, TopicCreated, TopicImage
+from penstock.metadata.image import ClusterImage
 
 
 def image_with_brokers(*broker_ids: int) -> ClusterImage:
@@ -31,6 +25,18 @@ def registered(broker_id: int) -> BrokerRegistered:
 def partition(index: int, broker_id: int = 1) -> PartitionImage:
     brokers = (BrokerId(broker_id),)
     return PartitionImage(PartitionIndex(index), brokers[0], LeaderEpoch(0), brokers, brokers)
+
+
+def led_by(before: PartitionImage, leader: int, epoch: int, isr: tuple[int, ...] | None = None) -> PartitionImage:
+    """The partition under another leader and epoch, with these in-sync replicas or those it had."""
+    in_sync = before.isr if isr is None else tuple(BrokerId(broker_id) for broker_id in isr)
+    return replace(
+        before,
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        isr=in_sync,
+        partition_epoch=before.partition_epoch + 1,
+    )
 
 
 def topic_id(number: int) -> TopicId:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.core.ids import BrokerId
-from penstock.metadata.image import BrokerRegistered, Change
+from penstock.metadata.changes import BrokerChange, Change
 from penstock.metadata.store import CommittedChanges, Decide, OnDecided
 from penstock.metadata.store_local import LocalJournal
 from penstock.protocol.error_codes import BrokerError
@@ -28,7 +28,7 @@ class ImmediateStore:
     def propose(self, decide: Decide, on_decided: OnDecided) -> None:
         try:
             changes = tuple(decide(self.image))
-            durable = [change for change in changes if not isinstance(change, BrokerRegistered)]
+            durable = [change for change in changes if not isinstance(change, BrokerChange)]
             if durable:
                 self._journal.append(durable)
         except BrokerError as error:

@@ -1,28 +1,33 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from penstock.core.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourcePattern, ResourceType
 from penstock.core.credentials import ScramCredential, ScramMechanism
-from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicName
+from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionIndex, ProducerId, TopicName
 from penstock.core.quotas import QuotaEntity
 from penstock.metadata.change_records import decode_change, encode_change
-from penstock.metadata.image import (
+from penstock.metadata.changes import (
     AclAdded,
     AclRemoved,
+    BrokerChange,
     BrokerConfigChanged,
+    BrokerGone,
     BrokerImage,
     BrokerRegistered,
+    BrokerShuttingDown,
+    BrokerUnregistered,
     ClientMetricsChanged,
     ClientQuotaChanged,
-    ClusterImage,
+    ControllerElected,
     DurableChange,
     Endpoint,
     GroupConfigChanged,
-    InvalidChange,
     PartitionChanged,
+    PartitionImage,
     PartitionsAdded,
     ProducerIdsAllocated,
     ScramCredentialRemoved,
@@ -32,7 +37,8 @@ from penstock.metadata.image import (
     TopicDeleted,
     TopicImage,
 )
-from tests.unit.metadata.images import created, image_with_brokers, partition, topic_id
+from penstock.metadata.image import ClusterImage, InvalidChange
+from tests.unit.metadata.images import created, image_with_brokers, led_by, partition, topic_id
 
 ORDERS = TopicName("orders")
 READ_ORDERS = AclBinding(
@@ -54,7 +60,7 @@ EVERY_KIND: list[DurableChange] = [
     created("orders", 1, 2, {"retention.ms": "5"}),
     created("payments", 2),
     PartitionsAdded(topic_id(1), (partition(2), partition(3))),
-    PartitionChanged(topic_id(1), PartitionIndex(3), BrokerId(1), LeaderEpoch(2), (BrokerId(1),)),
+    PartitionChanged(topic_id(1), led_by(partition(3), 1, 2)),
     TopicConfigChanged(topic_id(1), {"retention.ms": "6", "segment.ms": "7"}),
     BrokerConfigChanged(None, {"message.max.bytes": "8"}),
     BrokerConfigChanged(BrokerId(1), {"message.max.bytes": "9"}),
@@ -74,8 +80,7 @@ EVERY_KIND: list[DurableChange] = [
 
 
 def leadership(topic: int, index: int, *, leader: int, epoch: int, isr: tuple[int, ...] = (1,)) -> PartitionChanged:
-    in_sync = tuple(BrokerId(broker_id) for broker_id in isr)
-    return PartitionChanged(topic_id(topic), PartitionIndex(index), BrokerId(leader), LeaderEpoch(epoch), in_sync)
+    return PartitionChanged(topic_id(topic), led_by(partition(index), leader, epoch, isr))
 
 
 def image_after(*changes: DurableChange) -> ClusterImage:
@@ -153,6 +158,11 @@ def test_an_emptied_broker_configuration_is_no_longer_alive() -> None:
         leadership(1, 0, leader=-1, epoch=0),
         leadership(1, 0, leader=2, epoch=1),
         leadership(1, 0, leader=1, epoch=1, isr=(1, 2)),
+        PartitionChanged(topic_id(1), replace(partition(0), leader_epoch=LeaderEpoch(1))),
+        PartitionChanged(topic_id(1), replace(partition(0), elr=(BrokerId(1),), partition_epoch=1)),
+        PartitionChanged(topic_id(1), replace(partition(0), adding=(BrokerId(2),), partition_epoch=1)),
+        PartitionChanged(topic_id(1), replace(partition(0), removing=(BrokerId(2),), partition_epoch=1)),
+        PartitionChanged(topic_id(1), replace(partition(0), elr=(BrokerId(2),), partition_epoch=1)),
         TopicConfigChanged(topic_id(9), {}),
         ProducerIdsAllocated(ProducerId(999)),
         AclAdded(bytes(15) + b"1", NO_GROUPS),
@@ -231,9 +241,105 @@ def test_brokers_are_found_by_the_name_of_a_listener() -> None:
 def test_a_partition_may_be_left_without_a_leader_and_get_one_in_a_later_epoch() -> None:
     image = image_after(created("orders", 1))
     image.apply(leadership(1, 0, leader=-1, epoch=1))
-    [partition] = image.topics[ORDERS].partitions
-    assert (partition.leader, partition.leader_epoch, partition.isr) == (-1, 1, (1,))
-    image.apply(leadership(1, 0, leader=1, epoch=2))
-    [partition] = image.topics[ORDERS].partitions
-    assert (partition.leader, partition.leader_epoch) == (1, 2)
+    [leaderless] = image.topics[ORDERS].partitions
+    assert (leaderless.leader, leaderless.leader_epoch, leaderless.isr) == (-1, 1, (1,))
+    image.apply(PartitionChanged(topic_id(1), led_by(leaderless, 1, 2)))
+    [led] = image.topics[ORDERS].partitions
+    assert (led.leader, led.leader_epoch, led.partition_epoch) == (1, 2, 2)
     assert image.topics_by_id[topic_id(1)] is image.topics[ORDERS]
+
+
+TWO = BrokerId(2)
+
+
+def broker(broker_id: int, epoch: int, incarnation: bytes = b"one", rack: str | None = None) -> BrokerImage:
+    endpoints = {"PLAINTEXT": Endpoint("127.0.0.1", 9092 + broker_id)}
+    return BrokerImage(BrokerId(broker_id), endpoints, rack, epoch, incarnation)
+
+
+EVERY_KIND_OF_BROKERS: list[BrokerChange] = [
+    BrokerRegistered(broker(2, 1)),
+    BrokerRegistered(broker(3, 2, rack="here")),
+    ControllerElected(BrokerId(2), 1),
+    BrokerShuttingDown(BrokerId(3), 2),
+    BrokerRegistered(broker(4, 3)),
+    BrokerGone(BrokerId(4), 3),
+    BrokerRegistered(broker(5, 4)),
+    BrokerUnregistered(BrokerId(5)),
+]
+
+
+def image_of_brokers(*changes: BrokerChange) -> ClusterImage:
+    image = ClusterImage("cluster")
+    for change in changes or EVERY_KIND_OF_BROKERS:
+        image.apply(change)
+    return image
+
+
+def test_a_broker_that_is_gone_is_known_until_it_is_unregistered() -> None:
+    image = image_of_brokers()
+    assert list(image.brokers) == [2, 3]
+    assert {known.broker_id: known.epoch for known in image.known_brokers.values()} == {2: 1, 3: 2, 4: 3}
+    assert image.brokers[BrokerId(3)].is_shutting_down
+    assert image.last_broker_epoch == 4
+
+
+@pytest.mark.parametrize("change", [BrokerGone(TWO, 1), BrokerShuttingDown(TWO, 1)])
+def test_what_is_said_about_an_earlier_registration_changes_nothing(change: BrokerChange) -> None:
+    image = image_of_brokers(BrokerRegistered(broker(2, 1)), BrokerRegistered(broker(2, 2)), change)
+    assert image.brokers == {TWO: broker(2, 2)}
+
+
+@pytest.mark.parametrize("end", [BrokerGone(TWO, 1), BrokerUnregistered(TWO), BrokerRegistered(broker(2, 4))])
+def test_a_controller_whose_registration_is_over_is_no_longer_elected(end: BrokerChange) -> None:
+    image = image_of_brokers()
+    assert (image.controller, image.controller_id) == (2, 2)
+    image.apply(end)
+    assert image.controller == NO_LEADER
+    assert image.controller_id == min(image.brokers)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ControllerElected(BrokerId(3), 1),
+        ControllerElected(BrokerId(4), 2),
+        BrokerRegistered(broker(3, 1)),
+        BrokerUnregistered(BrokerId(5)),
+    ],
+)
+def test_a_change_of_brokers_that_does_not_fit_is_refused(change: BrokerChange) -> None:
+    image = image_of_brokers()
+    before = image.copy()
+    with pytest.raises(InvalidChange):
+        image.apply(change)
+    assert brokers_of(image) == brokers_of(before)
+
+
+def test_the_live_changes_of_brokers_lead_to_the_same_image() -> None:
+    image = image_of_brokers()
+    again = image_of_brokers(*image.live_broker_changes())
+    assert brokers_of(again)[:-1] == brokers_of(image)[:-1]
+
+
+def brokers_of(image: ClusterImage) -> tuple[object, ...]:
+    return image.brokers, image.known_brokers, image.controller, image.controller_epoch, image.last_broker_epoch
+
+
+@pytest.mark.parametrize("change", EVERY_KIND_OF_BROKERS)
+def test_changes_of_brokers_survive_json(change: BrokerChange) -> None:
+    assert decode_change(json.loads(json.dumps(encode_change(change)))) == change
+
+
+def test_every_field_of_a_partition_survives_json() -> None:
+    one, two, three = BrokerId(1), BrokerId(2), BrokerId(3)
+    full = PartitionImage(
+        PartitionIndex(3), NO_LEADER, LeaderEpoch(7), (one, two, three), (), (one,), two, (three,), (one,), 9
+    )
+    change = PartitionChanged(topic_id(1), full)
+    assert decode_change(json.loads(json.dumps(encode_change(change)))) == change
+
+
+def test_a_partition_of_one_broker_is_written_as_before_there_were_several() -> None:
+    record = encode_change(PartitionsAdded(topic_id(1), (partition(0),)))
+    assert record["partitions"] == [{"index": 0, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1]}]

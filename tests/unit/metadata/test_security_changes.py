@@ -10,7 +10,8 @@ from penstock.core.acls import AclBinding, AclOperation, AclPermission, Resource
 from penstock.core.credentials import ScramCredential, ScramMechanism
 from penstock.metadata import acl_changes, user_changes
 from penstock.metadata.acl_changes import add_acls, matching_acls, remove_acls
-from penstock.metadata.image import ClusterImage, DurableChange, ScramCredentialRemoved, ScramCredentialSet
+from penstock.metadata.changes import DurableChange, ScramCredentialRemoved, ScramCredentialSet
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.user_changes import Alteration, alter_users
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 

@@ -11,15 +11,15 @@ import pytest
 
 from penstock.core.ids import BrokerId, ProducerId, uuid_bytes
 from penstock.core.properties import parse_properties
-from penstock.metadata.image import (
+from penstock.metadata.changes import (
     BrokerConfigChanged,
-    ClusterImage,
     DurableChange,
     PartitionsAdded,
     ProducerIdsAllocated,
     TopicConfigChanged,
     TopicDeleted,
 )
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
 from penstock.metadata.store_local import COMPACTION_BYTES_MIN, JOURNAL, META_PROPERTIES, LocalJournal, StoreError
 from penstock.protocol.error_codes import BrokerError, ErrorCode

@@ -18,7 +18,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 if TYPE_CHECKING:
     from penstock.broker.node import Node
     from penstock.broker.request_context import RequestContext
-    from penstock.metadata.image import TopicImage
+    from penstock.metadata.changes import TopicImage
 
 BROKERS_RETENTION: Final = -1
 

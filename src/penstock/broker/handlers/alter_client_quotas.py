@@ -10,8 +10,9 @@ from penstock.broker.request_context import RequestContext
 from penstock.core import limits
 from penstock.core.acls import AclOperation
 from penstock.core.quotas import QuotaEntity
+from penstock.metadata.changes import ClientQuotaChanged, DurableChange
 from penstock.metadata.client_quotas import QuotaOperation, changed_quotas, quota_entity
-from penstock.metadata.image import ClientQuotaChanged, ClusterImage, DurableChange
+from penstock.metadata.image import ClusterImage
 from penstock.protocol.definitions.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from penstock.broker.request_context import RequestContext
 from penstock.core.acls import AclOperation
 from penstock.core.ids import BrokerId, TopicName
-from penstock.metadata.image import ClusterImage, PartitionImage
+from penstock.metadata.changes import PartitionImage
+from penstock.metadata.image import ClusterImage
 from penstock.protocol.definitions.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

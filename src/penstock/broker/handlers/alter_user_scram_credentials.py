@@ -11,7 +11,8 @@ from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.core.acls import AclOperation
 from penstock.core.credentials import SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramMechanism
-from penstock.metadata.image import Change, ClusterImage
+from penstock.metadata.changes import Change
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.user_changes import Alteration, alter_users
 from penstock.protocol.definitions.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

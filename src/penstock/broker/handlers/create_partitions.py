@@ -14,7 +14,8 @@ from penstock.broker.access import Access
 from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.core.acls import AclOperation
-from penstock.metadata.image import ClusterImage, PartitionsAdded
+from penstock.metadata.changes import PartitionsAdded
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import PARTITIONS_PER_CHANGE_MAX, decide_more_partitions
 from penstock.protocol.definitions.create_partitions import (
     CreatePartitionsRequest,

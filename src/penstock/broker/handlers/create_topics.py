@@ -14,8 +14,8 @@ from penstock.broker.request_context import RequestContext
 from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.core.acls import AclOperation
 from penstock.core.ids import ZERO_TOPIC_ID
+from penstock.metadata.changes import TopicImage
 from penstock.metadata.config_description import describe_topic
-from penstock.metadata.image import TopicImage
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.definitions.create_topics import (
     CreatableTopic,

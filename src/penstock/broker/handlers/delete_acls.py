@@ -9,7 +9,8 @@ from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.core.acls import AclBinding, AclOperation
 from penstock.metadata.acl_changes import matching_acls, remove_acls
-from penstock.metadata.image import AclRemoved, ClusterImage
+from penstock.metadata.changes import AclRemoved
+from penstock.metadata.image import ClusterImage
 from penstock.protocol.definitions.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,

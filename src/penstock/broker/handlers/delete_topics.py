@@ -14,7 +14,8 @@ from penstock.broker.deferred import Barrier, Deferred
 from penstock.broker.request_context import RequestContext
 from penstock.core.acls import AclOperation
 from penstock.core.ids import ZERO_TOPIC_ID, TopicId
-from penstock.metadata.image import ClusterImage, TopicDeleted
+from penstock.metadata.changes import TopicDeleted
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import decide_deletion
 from penstock.protocol.definitions.delete_topics import (
     DeletableTopicResult,

@@ -14,7 +14,7 @@ from penstock.broker.presence import offline_replicas
 from penstock.broker.request_context import RequestContext
 from penstock.core.acls import AclOperation
 from penstock.core.ids import TopicName
-from penstock.metadata.image import PartitionImage
+from penstock.metadata.changes import PartitionImage
 from penstock.metadata.topics import is_internal, validate_topic_name
 from penstock.protocol.definitions.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

@@ -12,7 +12,8 @@ from enum import IntEnum
 from penstock.broker.request_context import RequestContext
 from penstock.core.acls import AclOperation
 from penstock.core.ids import NO_LEADER, TopicName
-from penstock.metadata.image import ClusterImage, PartitionImage
+from penstock.metadata.changes import PartitionImage
+from penstock.metadata.image import ClusterImage
 from penstock.protocol.definitions.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

@@ -23,7 +23,8 @@ from penstock.broker.request_context import RequestContext
 from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.core.acls import AclOperation
 from penstock.core.ids import ZERO_TOPIC_ID, TopicId, TopicName
-from penstock.metadata.image import ClusterImage, PartitionImage, TopicImage
+from penstock.metadata.changes import PartitionImage, TopicImage
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.topics import NewTopic, is_internal, validate_topic_name
 from penstock.protocol.definitions.metadata import (
     MetadataRequest,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.addresses import host_port_text
-from penstock.metadata.image import Endpoint
+from penstock.metadata.changes import Endpoint
 from penstock.metadata.listeners import Listener
 from penstock.monitoring.listening import CannotListen, bind
 

@@ -15,7 +15,7 @@ from penstock.broker.node import Node
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.image import BrokerConfigChanged, GroupConfigChanged
+from penstock.metadata.changes import BrokerConfigChanged, GroupConfigChanged
 from penstock.metadata.topics import NewTopic, decide_deletion
 from penstock.protocol.definitions.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.protocol.error_codes import ErrorCode

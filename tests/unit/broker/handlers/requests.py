@@ -19,7 +19,8 @@ from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
 from penstock.core.ids import BrokerId, TopicPartition
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.image import BrokerImage, BrokerRegistered, Change, ClusterImage, Endpoint
+from penstock.metadata.changes import BrokerImage, BrokerRegistered, Change, Endpoint
+from penstock.metadata.image import ClusterImage
 from penstock.metadata.store import Decide, OnDecided
 from penstock.metadata.topic_config import TopicConfig
 from penstock.protocol.codec import reader, writer

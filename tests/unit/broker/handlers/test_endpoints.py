@@ -13,7 +13,7 @@ from penstock.broker.current_leader import CurrentLeader, current_leader
 from penstock.broker.request_context import RequestContext
 from penstock.broker.router import BY_API_KEY
 from penstock.core.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName
-from penstock.metadata.image import BrokerImage, BrokerRegistered, Endpoint, PartitionImage, TopicCreated, TopicImage
+from penstock.metadata.changes import BrokerImage, BrokerRegistered, Endpoint, PartitionImage, TopicCreated, TopicImage
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.definitions.describe_cluster import DescribeClusterRequest
 from penstock.protocol.definitions.fetch import FetchPartition, FetchRequest, FetchTopic

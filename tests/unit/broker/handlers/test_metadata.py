@@ -8,7 +8,7 @@ import os
 import pytest
 
 from penstock.core.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, PartitionIndex, TopicId, TopicName
-from penstock.metadata.image import PartitionImage, TopicCreated, TopicImage
+from penstock.metadata.changes import PartitionImage, TopicCreated, TopicImage
 from penstock.protocol.definitions.describe_cluster import DescribeClusterRequest
 from penstock.protocol.definitions.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from penstock.broker.network.endpoints import advertised_endpoints, bind_all, close_all
-from penstock.metadata.image import Endpoint
+from penstock.metadata.changes import Endpoint
 from penstock.metadata.listeners import Listener
 from penstock.monitoring.listening import CannotListen
 
