@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.broker.peers.credentials import PeerCredentials
     from penstock.core.ids import BrokerId
-    from penstock.metadata.image import Endpoint
+    from penstock.metadata.changes import Endpoint
     from penstock.protocol.exchange import ReceiveBuffer
     from penstock.protocol.schema import Message
 

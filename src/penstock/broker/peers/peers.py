@@ -15,7 +15,7 @@ from penstock.core.software import software_version
 if TYPE_CHECKING:
     from penstock.broker.node import Node
     from penstock.core.ids import BrokerId
-    from penstock.metadata.image import Endpoint
+    from penstock.metadata.changes import Endpoint
 
 REQUESTS: Final = "requests"
 """The lane of requests that are answered at once. Those that wait at the other broker take another one."""

@@ -15,7 +15,7 @@ from penstock.broker.peers.channel import PeerChannel
 from penstock.broker.peers.credentials import PeerCredentials
 from penstock.core.ids import BrokerId
 from penstock.metadata.broker_config import BrokerConfig
-from penstock.metadata.image import Endpoint
+from penstock.metadata.changes import Endpoint
 from penstock.protocol.definitions.metadata import MetadataRequest, MetadataResponse
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.unit.broker.nodes import node_in
