@@ -9,15 +9,17 @@ remains; the process exits together with this one, also if this one is killed.
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from penstock.client.local_broker.process import BrokerProcess, BrokerProcessError, WithParent
+from penstock.client.local_broker.process import PROGRAM, BrokerProcess, BrokerProcessError, WithParent
 from penstock.core.addresses import host_port_text
 
 _HOST: Final = "127.0.0.1"
@@ -50,6 +52,7 @@ class Broker:
         self._remove_data_dir: weakref.finalize[..., Broker] | None = None
         self._start_timeout_s = start_timeout_s
         self._port = 0
+        self._program: Sequence[str] = PROGRAM
         self._process: BrokerProcess | None = None
 
     @property
@@ -96,6 +99,7 @@ class Broker:
             settings=self._settings,
             lifetime=WithParent(),
             timeout_s=self._start_timeout_s,
+            program=self._program,
         )
         # A later start may report another port: that of `advertised.listeners`.
         self._port = self._port or self._process.port
@@ -117,6 +121,15 @@ class Broker:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
+
+    def pause(self) -> None:
+        """Sends SIGSTOP: the process keeps its connections and does nothing. A paused broker cannot be stopped, but it
+        can be killed; it stays paused if the process of the test is killed."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Sends SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def restart(self) -> None:
         """Stops cleanly, and starts on the same port and data."""

@@ -155,6 +155,7 @@ class _Link:
     def __init__(self, route: _Route) -> None:
         self._route = route
         self._asked = False
+        self._is_over = False
         self.near = _End(self)
         self.far = _End(self)
         route.links.add(self)
@@ -169,6 +170,9 @@ class _Link:
             return
         if self.far.transport is None:
             return
+        if self._is_over:
+            self.abort()
+            return
         self.near.set_reading(not route.forward_cut and not self.far.is_full)
         self.far.set_reading(not route.backward_cut and not self.near.is_full)
 
@@ -178,12 +182,14 @@ class _Link:
             other.transport.write(data)
 
     def ended(self, end: _End) -> None:
+        self._is_over = True
         self._route.links.discard(self)
         other = self.far if end is self.near else self.near
         if other.transport is not None:
             other.transport.close()  # after what was written to it
 
     def abort(self) -> None:
+        self._is_over = True
         self._route.links.discard(self)
         for end in (self.near, self.far):
             if end.transport is not None:

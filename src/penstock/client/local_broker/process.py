@@ -30,6 +30,7 @@ READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 30.0
 _STDERR_SHOWN_BYTES: Final = 8192
 _READY_LINE_BYTES_MAX: Final = 4096
+PROGRAM: Final = ("penstock.cli.main",)
 _SECRET_SUFFIXES: Final = ("password", ".key", "sasl.jaas.config")
 
 
@@ -88,14 +89,16 @@ class BrokerProcess:
         lifetime: Lifetime,
         timeout_s: float = READY_TIMEOUT_S,
         metrics: str | None = None,
+        program: Sequence[str] = PROGRAM,
     ) -> BrokerProcess:
-        """`metrics` is an address for its metrics; without one it serves none."""
+        """`metrics` is an address for its metrics; without one it serves none. `program` is a module that runs the
+        command line, with its own arguments before those of `penstock broker`."""
         # A file: a pipe that is not read would eventually block the child.
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child does
         with _secrets_file(settings or {}) as secrets_file:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
                 [
-                    *_command(data_dir, listen, settings or {}, secrets_file, lifetime),
+                    *_command(program, data_dir, listen, settings or {}, secrets_file, lifetime),
                     *([] if metrics is None else ["--metrics", metrics]),
                 ],
                 stdin=subprocess.PIPE if isinstance(lifetime, WithParent) else subprocess.DEVNULL,
@@ -189,10 +192,15 @@ def _secrets_file(settings: Mapping[str, str]) -> Iterator[str | None]:
 
 
 def _command(
-    data_dir: Path, listen: str, settings: Mapping[str, str], secrets_file: str | None, lifetime: Lifetime
+    program: Sequence[str],
+    data_dir: Path,
+    listen: str,
+    settings: Mapping[str, str],
+    secrets_file: str | None,
+    lifetime: Lifetime,
 ) -> Sequence[str]:
     # -P: a user's module must not shadow one of the standard library.
-    command = [sys.executable, "-P", "-m", "penstock.cli.main", "broker", "--json"]
+    command = [sys.executable, "-P", "-m", *program, "broker", "--json"]
     command += ["--data-dir", str(data_dir)]
     if "listeners" not in settings:  # which --listen would override
         command += ["--listen", listen]
