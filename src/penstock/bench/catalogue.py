@@ -61,6 +61,9 @@ OF_ENGINES: Final = frozenset(name for name in CATALOGUE if name.startswith("spa
 # These compare two Connect workers on the same broker.
 OF_WORKERS: Final = frozenset(name for name in CATALOGUE if name.startswith("connect-"))
 
+# The client limits these on a machine with few cores, and other load moves them most: short rounds, three for one.
+SHORT_ROUNDS: Final = {"throughput": 3, "tls": 3}
+
 # Stays free beside the data of a measurement: a full disk is worse than a missing row.
 _RESERVE_BYTES: Final = 2 * GB
 

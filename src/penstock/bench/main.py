@@ -165,9 +165,16 @@ def _run(options: argparse.Namespace) -> int:
         ],
     )
     interrupted = False
-    step_count = sum(len(chosen) * (options.rounds + 1) * len(field.contestants) for field, chosen in matches)
+    short_rounds = {} if options.quick else catalogue.SHORT_ROUNDS
+    step_count = sum(
+        (options.rounds * short_rounds.get(measurement.name, 1) + 1) * len(field.contestants)
+        for field, chosen in matches
+        for measurement in chosen
+    )
     try:
         with ConsoleProgress(errors, step_count) as progress:
+            if not options.quick:
+                machine.touch_free_memory()
             for field, chosen in matches:
                 runner.run(
                     measurements=chosen,
@@ -176,6 +183,7 @@ def _run(options: argparse.Namespace) -> int:
                     results=results,
                     data_parent=data_parent,
                     progress=progress,
+                    short_rounds=short_rounds,
                 )
     except KeyboardInterrupt:
         interrupted = True
@@ -241,14 +249,15 @@ def _report(results: Results, output: Path, as_json: bool) -> None:
     from penstock.bench.table import print_table
 
     errors = Console(stderr=True)
+    results_file = output / "results.json"
+    text = json.dumps(results.as_json(), indent=2)
+    # Before the plots: the figures took an hour.
+    results_file.write_text(text + "\n", encoding="utf-8")
     try:
         pictures = draw(results, output)
     except ImportError:
         pictures = []
         results.notes.append("no plots: matplotlib is not installed")
-    results_file = output / "results.json"
-    text = json.dumps(results.as_json(), indent=2)
-    results_file.write_text(text + "\n", encoding="utf-8")
     if as_json:
         print(text)
     else:

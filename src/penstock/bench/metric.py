@@ -21,6 +21,7 @@ class Unit(StrEnum):
     ROWS_PER_SECOND = "rows/s"
     CPU_SECONDS_PER_GB = "CPU s/GB"
     CORES = "cores"
+    MICROSECONDS = "us"
     MILLISECONDS = "ms"
     SECONDS = "s"
     BYTES = "bytes"

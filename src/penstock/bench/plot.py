@@ -19,10 +19,17 @@ _COLOURS: Final = {PENSTOCK: "#1f6f8b", APACHE_KAFKA: "#888888", STOCK_SPARK: "#
 _VERDICT_COLOURS: Final = {
     Verdict.MET: "#2a7f3f",
     Verdict.MISSED: "#b3261e",
+    Verdict.NO_DIFFERENCE: "#b07d12",
     Verdict.UNJUDGED: "#888888",
     Verdict.NO_TARGET: "#888888",
 }
-_MARKERS: Final = {Verdict.MET: "o", Verdict.MISSED: "X", Verdict.UNJUDGED: "o", Verdict.NO_TARGET: "o"}
+_MARKERS: Final = {
+    Verdict.MET: "o",
+    Verdict.MISSED: "X",
+    Verdict.NO_DIFFERENCE: "D",
+    Verdict.UNJUDGED: "o",
+    Verdict.NO_TARGET: "o",
+}
 _RATIO_TICKS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 _MILLISECOND_TICKS: Final = tuple(step * 10**power for power in range(6) for step in (1, 2, 5))
@@ -72,7 +79,8 @@ def _draw_ratios(results: Results, directory: Path, pyplot: Any) -> Path | None:
     axes.set_ylim(len(labelled) - 0.4, -0.6)
     others = " or ".join(title for name, title in results.contestants.items() if name != PENSTOCK)
     axes.set_xlabel(f"Penstock / {others}: median, and range over {results.rounds} rounds")
-    axes.set_title("Ratios and their targets (bar): a green dot is met, a red cross is missed", fontsize=10, loc="left")
+    legend = "a green dot is met, a red cross is missed, a yellow diamond lies within the spread of the rounds"
+    axes.set_title(f"Ratios and their targets (bar): {legend}", fontsize=10, loc="left")
     return _save(figure, directory / "ratios.png", pyplot)
 
 

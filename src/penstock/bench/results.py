@@ -3,13 +3,14 @@
 Owns the arithmetic from readings to verdicts. It must not know how a figure is taken or shown.
 
 Invariants: a ratio is the ratio of two medians; its spread comes from pairs of the same round, because only those ran
-next to each other; the median alone decides the verdict.
+next to each other; a target that lies within the spread is neither met nor missed.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -22,6 +23,8 @@ from penstock.bench.peers import PENSTOCK
 class Verdict(StrEnum):
     MET = "met"
     MISSED = "missed"
+    NO_DIFFERENCE = "no difference shown"
+    """The target lies between the lowest and the highest round: the rounds disagree."""
     UNJUDGED = "unjudged"
     """There is a target, but figures that it needs are missing."""
     NO_TARGET = "no target"
@@ -101,8 +104,8 @@ def _row(metric: Metric, rounds: dict[str, list[Readings]]) -> Row:
     }
     theirs = next((values for contestant, values in readings.items() if contestant != PENSTOCK), ())
     ratio = _ratio(readings.get(PENSTOCK, ()), theirs)
-    ours = Spread.of(readings[PENSTOCK]).median if PENSTOCK in readings else None
-    return Row(metric, readings, ratio, judge(metric.target, ours, ratio.median if ratio else None))
+    ours = Spread.of(readings[PENSTOCK]) if PENSTOCK in readings else None
+    return Row(metric, readings, ratio, judge(metric.target, ours, ratio))
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread | None:
@@ -115,21 +118,30 @@ def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread | None:
     return Spread(Spread.of(ours).median / Spread.of(theirs).median, min(pairs), max(pairs))
 
 
-def judge(target: Target | None, value: float | None, ratio: float | None) -> Verdict:
+def judge(target: Target | None, value: Spread | None, ratio: Spread | None) -> Verdict:
     if target is None:
         return Verdict.NO_TARGET
-    checks: list[bool | None] = []
-    if target.ratio_at_least is not None:
-        checks.append(None if ratio is None else ratio >= target.ratio_at_least)
-    if target.ratio_at_most is not None:
-        checks.append(None if ratio is None else ratio <= target.ratio_at_most)
-    if target.value_at_most is not None:
-        checks.append(None if value is None else value <= target.value_at_most)
-    if target.value_below is not None:
-        checks.append(None if value is None else value < target.value_below)
-    if False in checks:
-        return Verdict.MISSED
-    return Verdict.UNJUDGED if None in checks else Verdict.MET
+    verdicts = [
+        Verdict.UNJUDGED if spread is None else _judge_bound(spread, bound, holds)
+        for spread, bound, holds in (
+            (ratio, target.ratio_at_least, operator.ge),
+            (ratio, target.ratio_at_most, operator.le),
+            (value, target.value_at_most, operator.le),
+            (value, target.value_below, operator.lt),
+        )
+        if bound is not None
+    ]
+    return next(
+        (verdict for verdict in (Verdict.MISSED, Verdict.UNJUDGED, Verdict.NO_DIFFERENCE) if verdict in verdicts),
+        Verdict.MET,
+    )
+
+
+def _judge_bound(spread: Spread, bound: float, holds: Callable[[float, float], bool]) -> Verdict:
+    outcomes = {holds(figure, bound) for figure in (spread.low, spread.median, spread.high)}
+    if len(outcomes) > 1:
+        return Verdict.NO_DIFFERENCE
+    return Verdict.MET if outcomes == {True} else Verdict.MISSED
 
 
 def _row_as_json(row: Row) -> dict[str, Any]:

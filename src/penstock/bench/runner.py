@@ -1,7 +1,8 @@
 """Runs every measurement in every round, one contestant after the other.
 
-Owns the alternation and the discarded first round. The contestants alternate (A B A B over the rounds), so that other
-load on the machine affects both. It must not know what a measurement measures.
+Owns the alternation and the discarded first round. The contestants alternate, and another one goes first in every
+round (A B, B A, A B): other load on the machine, and what one leaves in its caches, affect both. It must not know what
+a measurement measures.
 
 Invariant: two brokers are never up at the same time.
 """
@@ -9,7 +10,7 @@ Invariant: two brokers are never up at the same time.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -44,18 +45,23 @@ def run(
     results: Results,
     data_parent: Path,
     progress: Progress,
+    short_rounds: Mapping[str, int] | None = None,
 ) -> None:
-    """Fills `results`. A contestant that fails in a measurement is skipped in the rest of it, but not in others."""
+    """Fills `results`. A contestant that fails in a measurement is skipped in the rest of it, but not in others.
+
+    `short_rounds` says by name how many rounds a measurement of short turns makes in place of one.
+    """
     workbench = Workbench(data_parent, progress.detail)
     for measurement in measurements:
         rounds: dict[str, list[Readings]] = {contestant.name: [] for contestant in contestants}
         failed: set[str] = set()
         try:
-            for number in range(results.rounds + 1):
-                for contestant in contestants:
+            round_count = results.rounds * (short_rounds or {}).get(measurement.name, 1)
+            for number in range(round_count + 1):
+                for contestant in contestants if number % 2 == 0 else tuple(reversed(contestants)):
                     if contestant.name in failed:
                         continue
-                    label = f"round {number}/{results.rounds}" if number else "warm-up round"
+                    label = f"round {number}/{round_count}" if number else "warm-up round"
                     progress.begin(f"{measurement.name}, {label}, {contestant.title}")
                     subject = measurement if number else warm_up(measurement.name)
                     try:

@@ -14,6 +14,8 @@ class Sizes:
     large_record_bytes: int = 1024
     small_record_count: int = 4_000_000
     large_record_count: int = 1_000_000
+    short_turn_share: float = 0.5
+    """Of these counts, in a measurement that makes several short rounds in place of one."""
     warm_up_share: float = 0.25
     """The warm-up load of every new broker, as a share of the measured load; discarded. A JVM compiles meanwhile."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from penstock.bench.results import Results, Row, Verdict
 _MARKS = {
     Verdict.MET: "[green]met[/green]",
     Verdict.MISSED: "[bold red]MISSED[/bold red]",
+    Verdict.NO_DIFFERENCE: "[yellow]no difference shown[/yellow]",
     Verdict.UNJUDGED: "[yellow]not judged[/yellow]",
     Verdict.NO_TARGET: "",
 }
@@ -63,9 +65,13 @@ def _print_notes(results: Results, console: Console) -> None:
         console.print(f"[yellow]note[/yellow] {escape(note)}", soft_wrap=True, highlight=False)
     for failure in results.failures:
         console.print(f"[bold red]failed[/bold red] {escape(_short(failure))}", soft_wrap=True, highlight=False)
-    missed = [row.metric for row in results.rows() if row.verdict is Verdict.MISSED]
-    judged = [row for row in results.rows() if row.verdict in (Verdict.MET, Verdict.MISSED)]
-    console.print(f"{len(judged) - len(missed)} of {len(judged)} targets met", highlight=False)
+    console.print(_summary(Counter(row.verdict for row in results.rows())), highlight=False)
+
+
+def _summary(verdicts: Counter[Verdict]) -> str:
+    met, missed, undecided = verdicts[Verdict.MET], verdicts[Verdict.MISSED], verdicts[Verdict.NO_DIFFERENCE]
+    summary = f"{met} of {met + missed + undecided} targets met"
+    return f"{summary}, {missed} missed, {undecided} within the spread of the rounds" if undecided else summary
 
 
 def _short(failure: str) -> str:

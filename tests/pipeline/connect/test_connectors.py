@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 import uuid
@@ -61,6 +62,16 @@ def sink_offsets(worker: Worker, name: str, config: Mapping[str, str]) -> SinkOf
     offsets = worker.runner.offsets(name, config)
     assert isinstance(offsets, Mapping)
     return offsets
+
+
+def process_id(_task: int) -> int:
+    return os.getpid()
+
+
+def test_jobs_share_processes(jobs: SparkJobs) -> None:
+    """Each new process costs a job more than some ten thousand records."""
+    processes = {jobs.run("processes", process_id, [number])[0] for number in range(12)}
+    assert len(processes) < 12
 
 
 def test_a_file_goes_through_a_topic_into_a_file(

@@ -63,6 +63,31 @@ def test_a_missed_target_is_marked() -> None:
     assert "1 of 2 targets met" in lines
 
 
+def test_a_target_within_the_spread_is_named() -> None:
+    results = empty_results(rounds=2)
+    metric = Metric("rate", "produce", Unit.MESSAGES_PER_SECOND, Target(ratio_at_least=1.0))
+    rounds: dict[str, list[Readings]] = {
+        "penstock": [{"rate": 90}, {"rate": 120}],
+        "apache-kafka": [{"rate": 100}, {"rate": 100}],
+    }
+    results.sections.append(section("throughput", "Throughput", [metric], rounds))
+    lines = printed(results).splitlines()
+    assert any("produce" in line and "no difference shown" in line for line in lines)
+    assert "0 of 1 targets met, 0 missed, 1 within the spread of the rounds" in lines
+
+
+@pytest.mark.parametrize("rates", [(90, 120), (110, 120), (80, 90)])
+def test_every_verdict_can_be_drawn(tmp_path: Path, rates: tuple[int, int]) -> None:
+    results = empty_results(rounds=2)
+    metric = Metric("rate", "produce", Unit.MESSAGES_PER_SECOND, Target(ratio_at_least=1.0))
+    rounds: dict[str, list[Readings]] = {
+        "penstock": [{"rate": rate} for rate in rates],
+        "apache-kafka": [{"rate": 100}, {"rate": 100}],
+    }
+    results.sections.append(section("throughput", "Throughput", [metric], rounds))
+    assert [file.name for file in draw(results, tmp_path)] == ["ratios.png"]
+
+
 def test_alone_nothing_is_judged_by_a_ratio() -> None:
     text = printed(results_with(ours=900_000, theirs=None))
     assert "not judged" in text

@@ -42,13 +42,41 @@ def row(target: Target | None, ours: list[float], theirs: list[float]) -> Row:
     ],
 )
 def test_verdicts(target: Target | None, value: float | None, ratio: float | None, verdict: Verdict) -> None:
-    assert judge(target, value, ratio) is verdict
+    assert judge(target, exactly(value), exactly(ratio)) is verdict
+
+
+def exactly(figure: float | None) -> Spread | None:
+    return None if figure is None else Spread(figure, figure, figure)
+
+
+@pytest.mark.parametrize(
+    ("low", "median", "high", "verdict"),
+    [
+        (1.01, 1.1, 1.2, Verdict.MET),
+        (1.0, 1.1, 1.2, Verdict.MET),
+        (0.99, 1.1, 1.2, Verdict.NO_DIFFERENCE),
+        (0.8, 0.9, 1.0, Verdict.NO_DIFFERENCE),
+        (0.8, 0.9, 0.99, Verdict.MISSED),
+    ],
+)
+def test_a_target_within_the_spread_of_the_rounds_is_not_judged(
+    low: float, median: float, high: float, verdict: Verdict
+) -> None:
+    assert judge(Target(ratio_at_least=1.0), None, Spread(median, low, high)) is verdict
+
+
+def test_a_value_within_the_spread_of_the_rounds_is_not_judged() -> None:
+    wide = Spread(1.9, 1.8, 2.1)
+    assert judge(Target(value_below=2.0), wide, None) is Verdict.NO_DIFFERENCE
+    assert judge(Target(value_below=2.0, ratio_at_most=0.5), wide, exactly(0.6)) is Verdict.MISSED
+    assert judge(Target(value_below=2.0, ratio_at_most=0.5), wide, None) is Verdict.UNJUDGED
+    assert judge(Target(value_below=2.0, ratio_at_most=0.5), wide, exactly(0.4)) is Verdict.NO_DIFFERENCE
 
 
 def test_the_ratio_is_of_the_medians_and_its_range_is_of_the_pairs() -> None:
     result = row(Target(ratio_at_least=1.0), ours=[10, 30, 20], theirs=[10, 10, 40])
     assert result.ratio == Spread(median=20 / 10, low=0.5, high=3.0)
-    assert result.verdict is Verdict.MET
+    assert result.verdict is Verdict.NO_DIFFERENCE
 
 
 def test_rounds_without_a_partner_do_not_enter_the_ratio() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from tests.unit.bench.fakes import METRIC, FakeMeasurement, SilentProgress, cont
 A, B = contestant("apache-kafka"), contestant("penstock")
 
 
-def take_all(measurement: FakeMeasurement, rounds: int, warm_up: FakeMeasurement | None = None) -> Results:
+def take_all(
+    measurement: FakeMeasurement,
+    rounds: int,
+    warm_up: FakeMeasurement | None = None,
+    short_rounds: Mapping[str, int] | None = None,
+) -> Results:
     results = empty_results(rounds)
     run(
         measurements=[measurement],
@@ -21,17 +27,25 @@ def take_all(measurement: FakeMeasurement, rounds: int, warm_up: FakeMeasurement
         results=results,
         data_parent=Path("unused"),
         progress=SilentProgress(),
+        short_rounds=short_rounds,
     )
     return results
 
 
-def test_contestants_take_turns_and_the_first_round_is_discarded() -> None:
+def test_contestants_swap_their_order_and_the_first_round_is_discarded() -> None:
     measurement = FakeMeasurement(lambda _name, turn: float(turn))
     results = take_all(measurement, rounds=2)
-    assert measurement.turns == ["apache-kafka", "penstock"] * 3
+    assert measurement.turns == ["apache-kafka", "penstock", "penstock", "apache-kafka", "apache-kafka", "penstock"]
     (row,) = results.rows()
-    assert row.readings == {"apache-kafka": (2.0, 4.0), "penstock": (3.0, 5.0)}
+    assert row.readings == {"apache-kafka": (3.0, 4.0), "penstock": (2.0, 5.0)}
     assert results.failures == []
+
+
+def test_a_measurement_may_make_short_rounds() -> None:
+    measurement = FakeMeasurement(lambda _name, turn: float(turn))
+    results = take_all(measurement, rounds=2, short_rounds={measurement.name: 3})
+    assert len(measurement.turns) == 2 + 2 * 6
+    assert len(results.rows()[0].readings["penstock"]) == 6
 
 
 def test_the_discarded_round_may_be_of_another_size() -> None:
@@ -44,7 +58,7 @@ def test_the_discarded_round_may_be_of_another_size() -> None:
 @pytest.mark.parametrize("failure", [MeasurementError("lost a record"), OSError("gone"), RuntimeError("not started")])
 def test_a_contestant_that_fails_is_out_and_the_other_goes_on(failure: Exception) -> None:
     def take(name: str, turn: int) -> float:
-        if name == "penstock" and turn > 2:
+        if name == "penstock" and turn > 1:
             raise failure
         return 1.0
 
@@ -79,4 +93,4 @@ def test_an_interrupted_benchmark_keeps_its_whole_rounds() -> None:
             data_parent=Path("unused"),
             progress=SilentProgress(),
         )
-    assert results.rows()[0].readings == {"apache-kafka": (2.0,), "penstock": (3.0,)}
+    assert results.rows()[0].readings == {"apache-kafka": (3.0,), "penstock": (2.0,)}

@@ -2,22 +2,30 @@
 
 The client needs at least as much CPU as the broker and shares the machine's cores with it. Messages per second are
 therefore what a user of this machine gets; CPU seconds per GB are the cost of the broker, independent of the
-bottleneck. The number of busy cores of each side is reported too.
+bottleneck. The number of busy cores of each side is reported too, and the client's CPU time per message: where the
+client limits the rate, it says why two rates are equal, or differ.
+
+The logs that are consumed hold batches of the same sizes on both brokers, whatever batches a producer happened to make.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from penstock.bench.certificates import Certificates
 from penstock.bench.load import Kind, Load, LoadResult
 from penstock.bench.measurement import Workbench
 from penstock.bench.metric import AT_LEAST_LEVEL, AT_MOST_HALF, Metric, Readings, Target, Unit
 from penstock.bench.peers import Contestant, Peer
+from penstock.bench.raw_client import RawClient
+from penstock.bench.raw_frames import record_batch
 from penstock.bench.sizes import Sizes
 from penstock.bench.topics import create_topic
 from penstock.testing.apache_kafka import free_ports
@@ -31,11 +39,13 @@ _QUICK_READER: dict[str, str | int | bool] = {"fetch.queue.backoff.ms": 10}
 _TLS_CPU = Target(ratio_at_most=0.6)
 # Records have an overhead of a few bytes, and logs have indexes.
 _DISK_OVERHEAD = 1.25
+# About as large as librdkafka's largest batches.
+_EQUAL_BATCH_BYTES: Final = 900_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One load and its four rows. A consume case reads the topic that a produce case has filled."""
+    """One load and its five rows. A consume case reads a topic of its own, which is filled before."""
 
     key: str
     title: str
@@ -52,6 +62,7 @@ class _Case:
             Metric(f"{self.key}.broker_cpu", "· broker CPU", Unit.CPU_SECONDS_PER_GB, self.cpu_target),
             Metric(f"{self.key}.broker_cores", "· cores busy in the broker", Unit.CORES),
             Metric(f"{self.key}.client_cores", "· cores busy in the client", Unit.CORES),
+            Metric(f"{self.key}.client_cpu", "· client CPU per message", Unit.MICROSECONDS),
         ]
 
     def readings(self, result: LoadResult) -> dict[str, float]:
@@ -60,6 +71,7 @@ class _Case:
             f"{self.key}.broker_cpu": result.broker_cpu_s_per_gb,
             f"{self.key}.broker_cores": result.broker_cpu_s / result.seconds,
             f"{self.key}.client_cores": result.client_cpu_s / result.seconds,
+            f"{self.key}.client_cpu": result.client_cpu_s / result.record_count * 1e6,
         }
 
 
@@ -84,11 +96,7 @@ class Throughput:
 
     @property
     def disk_bytes(self) -> int:
-        produced = sum(
-            case.record_bytes * self.sizes.record_count(case.record_bytes)
-            for case in self._cases
-            if case.kind == "produce"
-        )
+        produced = sum(case.record_bytes * self._record_count(case, 1.0) for case in self._cases)
         return int(produced * (1 + self.sizes.warm_up_share) * _DISK_OVERHEAD)
 
     def run(self, contestant: Contestant, workbench: Workbench) -> Readings:
@@ -98,8 +106,9 @@ class Throughput:
                 for case in self._cases:
                     workbench.tell(f"{prefix}{case.title}")
                     topic = f"{prefix}{case.topic}"
-                    if case.kind == "produce":
-                        create_topic(peer.bootstrap_servers, topic, self.sizes.time_limit_s)
+                    create_topic(peer.bootstrap_servers, topic, self.sizes.time_limit_s)
+                    if case.kind == "consume":
+                        self._fill(peer, topic, case.record_bytes, self._record_count(case, share))
                     result = self._load(case, peer, listener, topic, share).run()
                     if not prefix:
                         readings |= case.readings(result)
@@ -126,10 +135,20 @@ class Throughput:
             broker_pid=peer.pid,
             topic=topic,
             record_bytes=case.record_bytes,
-            record_count=int(self.sizes.record_count(case.record_bytes) * share),
+            record_count=self._record_count(case, share),
             time_limit_s=self.sizes.time_limit_s,
             client_config=case.client_config | listener.client_config,
         )
+
+    def _record_count(self, case: _Case, share: float) -> int:
+        return int(self.sizes.record_count(case.record_bytes) * self.sizes.short_turn_share * share)
+
+    def _fill(self, peer: Peer, topic: str, record_bytes: int, record_count: int) -> None:
+        """Batches of one size, at least as many as will be read."""
+        per_batch = min(record_count, _EQUAL_BATCH_BYTES // record_bytes)
+        batch = record_batch(per_batch, os.urandom(record_bytes), int(time.time() * 1000))
+        with RawClient(peer.bootstrap_servers, topic, self.sizes.time_limit_s) as client:
+            client.fill(batch, -(-record_count // per_batch), self.sizes.time_limit_s)
 
     @property
     def _cases(self) -> list[_Case]:
@@ -147,7 +166,7 @@ class Throughput:
                     idempotent,
                     _IDEMPOTENT,
                 ),
-                (f"consume.{size}", f"consume {label}", "consume", leader, _QUICK_READER),
+                (f"consume.{size}", f"consume {label}", "consume", f"equal-{size}", _QUICK_READER),
             ]
             cases += [
                 _Case(prefix + key, title, kind, topic, size, client_config, cpu_target)

@@ -17,9 +17,10 @@ from penstock.connect.config.definition import ConfigDef, ConfigException, Confi
 from penstock.connect.converters.converter import ConvertedGroup, Converter, FromTopic, ToTopic
 from penstock.connect.converters.header_adapter import AdaptedHeaderConverter
 from penstock.connect.converters.properties import CONVERTER_DEFINITION, parsed
-from penstock.connect.data.java_objects import decode_utf8, text_of
+from penstock.connect.data.java_objects import decode_utf8
+from penstock.connect.data.java_texts import java_texts
 from penstock.connect.data.records import Column
-from penstock.connect.data.schema import DATE, STRING, TIME, TIMESTAMP
+from penstock.connect.data.schema import STRING
 
 OPTIONAL_STRING: Final = replace(STRING, is_optional=True)
 _ENCODING: Final = "converter.encoding"
@@ -68,25 +69,11 @@ class StringConverter(Converter):
         return pa.array(texts, pa.string())
 
     def from_connect(self, topics: pa.Array, column: Column) -> ToTopic:
-        texts = _shown(column)
+        texts = java_texts(column.schema, column.values)
         if self._encoding == _UTF_8:
             return ToTopic(texts.cast(pa.binary()))
         payloads = [None if each is None else each.encode(self._encoding, "replace") for each in texts.to_pylist()]
         return ToTopic(pa.array(payloads, pa.binary()))
-
-
-def _shown(column: Column) -> pa.Array:
-    values, schema = column.values, column.schema
-    if pa.types.is_string(values.type):
-        return values
-    is_plain = schema is None or schema.name not in (DATE, TIME, TIMESTAMP)
-    if (
-        pa.types.is_null(values.type)
-        or pa.types.is_boolean(values.type)
-        or (pa.types.is_integer(values.type) and is_plain)
-    ):
-        return values.cast(pa.string())
-    return pa.array([None if each is None else text_of(schema, each) for each in values.to_pylist()], pa.string())
 
 
 class StringHeaderConverter(AdaptedHeaderConverter):

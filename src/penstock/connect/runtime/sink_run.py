@@ -149,6 +149,7 @@ class _Loop:
         self._watch = watch
         self._sizing = BatchSizing(_TARGET_S, _FIRST_ROWS)
         self._record_bytes: float | None = None
+        self._spark_s = 0.0
         self._positions: dict[TopicPartition, int] = {}
         self._partitions_seen_at = float("-inf")
 
@@ -173,7 +174,8 @@ class _Loop:
                 continue
             if available < _FEW_ROWS and sink.stop.wait(_LINGER_S):
                 return
-            self._sizing.asked_for_next(time.monotonic())
+            # More records would not make what Spark needs for a job any longer.
+            self._sizing.asked_for_next(time.monotonic() - self._spark_s)
             self._sizing.rows = bounded_rows(self._sizing.rows, self._record_bytes)
             self._sizing.planned(available, time.monotonic())
             self._move(next_ranges(self._positions, ends, self._sizing.rows), ends)
@@ -239,12 +241,14 @@ class _Loop:
             SinkTask(number, sink.connector, sink.guarantee, sink.settings, share, sink.steps)
             for number, share in enumerate(share_out(ranges, sink.task_count))
         ]
+        begun_s = time.monotonic()
         try:
             results = sink.jobs.run(sink.name, run_sink_task, tasks, sink.stop)
         except TaskFailed as failed:
             if failed.failure.condition == UnknownTopic.condition:  # deleted; the next run looks for what is left
                 raise RetriableError(failed.failure.message) from failed
             raise
+        self._spark_s = time.monotonic() - begun_s - max(each.seconds for each in results)
         for line in (line for each in results for line in each.log_lines):
             logger.error("%s", line)
         crash_points.reached("connect.sink_before_commit")

@@ -7,6 +7,7 @@ Invariant: `finish` has returned, and all dead letters are acknowledged, before 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,16 +33,18 @@ class SinkTask:
 
 @dataclass(frozen=True, slots=True)
 class SinkTaskResult:
-    """`outcome` is what the writer's `finish` returned."""
+    """`outcome` is what the writer's `finish` returned, and `seconds` how long the task worked."""
 
     outcome: Any
     records: int
     bytes: int
     failed: int = 0
+    seconds: float = 0.0
     log_lines: Sequence[str] = ()
 
 
 def run_sink_task(task: SinkTask) -> SinkTaskResult:
+    begun_s = time.monotonic()
     writer = task.connector.open_writer(task.number, task.guarantee)
     records = size = 0
     try:
@@ -59,4 +62,4 @@ def run_sink_task(task: SinkTask) -> SinkTaskResult:
     except BaseException:
         writer.abandon()
         raise
-    return SinkTaskResult(outcome, records, size, failed, steps.log_lines)
+    return SinkTaskResult(outcome, records, size, failed, time.monotonic() - begun_s, steps.log_lines)

@@ -206,7 +206,9 @@ class _Job:
         self._function = function
         self._tasks = tasks
 
-    def __call__(self, number: int, _rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    def __call__(self, number: int, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        for _none in rows:  # Spark keeps the Python process for the next task only if its input was read to the end
+            pass
         yield number, run_task(self._function, self._tasks[number], attempt_number())
 
 

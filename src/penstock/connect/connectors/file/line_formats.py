@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from penstock.connect.connector import ConnectError
 from penstock.connect.connectors.file.lines import join_lines, split_lines
+from penstock.connect.data.java_texts import java_texts
 from penstock.connect.data.records import Column, Failure, RecordGroup
-from penstock.connect.data.schema import STRING, struct
+from penstock.connect.data.schema import DECIMAL, STRING, struct
 
 FORMATS: Final = ("text", "json", "csv")
 LineWriter = Callable[[RecordGroup], tuple[bytes, Sequence[Failure]]]
@@ -37,38 +38,18 @@ def text_lines(group: RecordGroup) -> tuple[bytes, Sequence[Failure]]:
 
 def _texts(column: Column) -> pa.Array:
     values = column.values
-    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
-        return values.fill_null(b"null" if pa.types.is_binary(values.type) else "null") if values.null_count else values
-    if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
-        return values.cast(pa.string()).fill_null("null")
-    with_schema = column.schema is not None
-    return pa.array([_java_text(value, with_schema=with_schema) for value in values.to_pylist(maps_as_pydicts="lossy")])
-
-
-def _java_text(value: object, *, with_schema: bool) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
-        case bytes():
-            return value.decode(errors="replace")
-        case dict():
-            items = ((name, _java_text(each, with_schema=with_schema)) for name, each in value.items())
-            if with_schema:  # a Struct leaves out what is null
-                return "Struct{" + ",".join(f"{name}={text}" for name, text in items if value[name] is not None) + "}"
-            return "{" + ", ".join(f"{name}={text}" for name, text in items) + "}"
-        case list():
-            return "[" + ", ".join(_java_text(each, with_schema=with_schema) for each in value) + "]"
-    return str(value)
+    if pa.types.is_binary(values.type) and (column.schema is None or column.schema.name != DECIMAL):
+        return values.fill_null(b"null") if values.null_count else values
+    texts = java_texts(column.schema, values, bytes_text=lambda content: content.decode(errors="replace"))
+    return texts.fill_null("null") if texts.null_count else texts
 
 
 def json_lines(group: RecordGroup) -> tuple[bytes, Sequence[Failure]]:
     """Values as JSON without a schema, in Connect's forms: bytes in base64, a date as days, a missing value as null."""
-    import msgspec
+    from penstock.connect.converters.json.writing import JsonWriter
 
-    encoder = msgspec.json.Encoder()
-    return encoder.encode_lines(group.value.values.to_pylist(maps_as_pydicts="lossy")), ()
+    texts, _forbidden = JsonWriter(replace_nulls=False).texts(group.value.schema, group.value.values)
+    return join_lines(texts), ()
 
 
 def csv_lines(group: RecordGroup) -> tuple[bytes, Sequence[Failure]]:

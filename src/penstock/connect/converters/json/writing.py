@@ -16,9 +16,8 @@ from __future__ import annotations
 import binascii
 import re
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +26,9 @@ from numpy.typing import NDArray
 
 from penstock.connect.data import schema as schemas
 from penstock.connect.data.exact_numbers import unscaled_bytes
-from penstock.connect.data.java_objects import decimal_of, decimal_text, double_text, float_text
+from penstock.connect.data.java_objects import decimal_of, decimal_text
 from penstock.connect.data.schema import Schema
+from penstock.connect.data.text_columns import Piece, each_text, filled, float_texts, joined, joined_lists
 
 NULL_ERROR: Final = "Conversion error: null value for field that is required and has no default value"
 """Of rows with a schema that were not written."""
@@ -42,10 +42,8 @@ _SPECIAL: Final[NDArray[np.bool_]] = np.isin(np.arange(256), [ord(each) for each
 _SPECIAL[_FOUR_BYTES:] = True
 _BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")
 _TRANSLATION: Final = str.maketrans(_ALL_ESCAPES)
-_DECIMAL_NOTATION: Final = (1e-3, 1e7)
 
 _Bad = NDArray[np.bool_]
-_Piece: TypeAlias = Any  # a str, which each row has, or a column of texts
 
 
 def quoted(text: str) -> str:
@@ -66,14 +64,14 @@ class JsonWriter:
     def texts(self, schema: Schema | None, array: pa.Array) -> tuple[pa.Array, _Bad | None]:
         """The JSON of each row (string), with `null` for nulls, and which rows cannot be written."""
         pieces, bad = self._pieces(schema, array)
-        return _joined(pieces, len(array)), bad
+        return joined(pieces, len(array)), bad
 
     def default_text(self, schema: Schema, array: pa.Array) -> str:
         """The JSON of a schema's default, the only value of the array."""
         text: str = self.texts(schema, array)[0][0].as_py()
         return text
 
-    def _pieces(self, schema: Schema | None, array: pa.Array) -> tuple[list[_Piece], _Bad | None]:
+    def _pieces(self, schema: Schema | None, array: pa.Array) -> tuple[list[Piece], _Bad | None]:
         """Pieces without nulls, whose concatenation is the JSON of each row."""
         count = len(array)
         nulls = array.null_count
@@ -90,7 +88,7 @@ class JsonWriter:
             bad = bad & is_valid
         if is_bad:
             bad = ~is_valid if bad is None else bad | ~is_valid
-        return [pc.if_else(valid, _joined(pieces, count), text)], bad
+        return [pc.if_else(valid, joined(pieces, count), text)], bad
 
     def _null(self, schema: Schema | None) -> tuple[str, bool]:
         """What stands for a null, and whether it is forbidden."""
@@ -100,13 +98,13 @@ class JsonWriter:
             return self.default_text(schema, pa.array([schema.default], schema.arrow_type)), False
         return "null", not schema.is_optional
 
-    def _valid_pieces(self, schema: Schema | None, array: pa.Array) -> tuple[list[_Piece], _Bad | None]:
+    def _valid_pieces(self, schema: Schema | None, array: pa.Array) -> tuple[list[Piece], _Bad | None]:
         """What is written for null rows does not matter."""
         arrow_type = array.type
         if pa.types.is_string(arrow_type):
             return ['"', _escaped(array), '"'], None
         if pa.types.is_integer(arrow_type) or pa.types.is_boolean(arrow_type):
-            return [_filled(array.cast(pa.string()))], None
+            return [filled(array.cast(pa.string()))], None
         if pa.types.is_floating(arrow_type):
             return [_numbers(array)], None
         if pa.types.is_struct(arrow_type):
@@ -122,14 +120,16 @@ class JsonWriter:
         if pa.types.is_union(arrow_type):
             return [pa.array([self._union_text(value) for value in array.to_pylist()], pa.string())], None
         # A java.util.Date without a schema, such as TimestampConverter leaves. Its text is for people.
-        return ['"', _filled(array.cast(pa.string())), '"'], np.ones(len(array), np.bool_)
+        return ['"', filled(array.cast(pa.string())), '"'], np.ones(len(array), np.bool_)
 
     def _bytes(self, schema: Schema | None, array: pa.Array) -> pa.Array:
         if schema is not None and schema.name == schemas.DECIMAL:
             if self.decimals_as_numbers:
-                return _each(array, lambda unscaled: decimal_text(decimal_of(unscaled, schema)))
-            return _each(array, lambda unscaled: _base64(unscaled_bytes(int.from_bytes(unscaled, "big", signed=True))))
-        return _each(array, _base64)
+                return each_text(array, lambda unscaled: decimal_text(decimal_of(unscaled, schema)))
+            return each_text(
+                array, lambda unscaled: _base64(unscaled_bytes(int.from_bytes(unscaled, "big", signed=True)))
+            )
+        return each_text(array, _base64)
 
     def _union_text(self, value: Any) -> str:
         """Values of different kinds in one list, one by one."""
@@ -137,8 +137,8 @@ class JsonWriter:
 
         return self.texts(None, sort_by_shape([value])[0].array)[0][0].as_py()  # type: ignore[no-any-return]
 
-    def _object(self, schema: Schema | None, array: pa.Array) -> tuple[list[_Piece], _Bad | None]:
-        pieces: list[_Piece] = ["{"]
+    def _object(self, schema: Schema | None, array: pa.Array) -> tuple[list[Piece], _Bad | None]:
+        pieces: list[Piece] = ["{"]
         bad: _Bad | None = None
         for number in range(array.type.num_fields):
             field = array.type.field(number)
@@ -148,12 +148,12 @@ class JsonWriter:
             bad = _either(bad, member_bad)
         return [*pieces, "}"], bad
 
-    def _list(self, schema: Schema | None, array: pa.Array) -> tuple[list[_Piece], _Bad | None]:
+    def _list(self, schema: Schema | None, array: pa.Array) -> tuple[list[Piece], _Bad | None]:
         counts = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
         texts, bad = self.texts(None if schema is None else schema.value_schema, array.flatten())
-        return ["[", _joined_lists(texts, counts), "]"], _any_by_row(bad, counts)
+        return ["[", joined_lists(texts, counts, ","), "]"], _any_by_row(bad, counts)
 
-    def _map(self, schema: Schema | None, array: pa.Array) -> tuple[list[_Piece], _Bad | None]:
+    def _map(self, schema: Schema | None, array: pa.Array) -> tuple[list[Piece], _Bad | None]:
         """With text keys an object, and otherwise a list of pairs."""
         offsets = np.asarray(array.offsets)
         first, end = int(offsets[0]), int(offsets[-1])
@@ -163,10 +163,10 @@ class JsonWriter:
         item_texts, bad_items = self.texts(None if schema is None else schema.value_schema, items)
         bad = _either(bad_keys, bad_items)
         if pa.types.is_string(keys.type):
-            pairs = _joined([key_texts, ":", item_texts], len(keys))
-            return ["{", _joined_lists(pairs, counts), "}"], _any_by_row(bad, counts)
-        pairs = _joined(["[", key_texts, ",", item_texts, "]"], len(keys))
-        return ["[", _joined_lists(pairs, counts), "]"], _any_by_row(bad, counts)
+            pairs = joined([key_texts, ":", item_texts], len(keys))
+            return ["{", joined_lists(pairs, counts, ","), "}"], _any_by_row(bad, counts)
+        pairs = joined(["[", key_texts, ",", item_texts, "]"], len(keys))
+        return ["[", joined_lists(pairs, counts, ","), "]"], _any_by_row(bad, counts)
 
 
 def _either(one: _Bad | None, other: _Bad | None) -> _Bad | None:
@@ -183,40 +183,12 @@ def _any_by_row(bad: _Bad | None, counts: NDArray[Any]) -> _Bad | None:
     return row_bad
 
 
-def _joined(pieces: list[_Piece], count: int) -> pa.Array:
-    merged: list[_Piece] = []
-    for piece in pieces:
-        if isinstance(piece, str) and merged and isinstance(merged[-1], str):
-            merged[-1] += piece
-        else:
-            merged.append(piece)
-    if len(merged) == 1:
-        only = merged[0]
-        return (
-            pa.array([only], pa.string()).take(pa.array(np.zeros(count, np.int64))) if isinstance(only, str) else only
-        )
-    return pc.binary_join_element_wise(*merged, "")
-
-
-def _joined_lists(texts: pa.Array, counts: NDArray[Any]) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), texts), ",")
-
-
-def _filled(texts: pa.Array) -> pa.Array:
-    return pc.fill_null(texts, "") if texts.null_count else texts
-
-
-def _each(array: pa.Array, write: Callable[[Any], str]) -> pa.Array:
-    return pa.array(["" if value is None else write(value) for value in array.to_pylist()], pa.string())
-
-
 def _base64(content: bytes) -> str:
     return f'"{binascii.b2a_base64(content, newline=False).decode()}"'
 
 
 def _escaped(array: pa.Array) -> pa.Array:
-    texts = _filled(array)
+    texts = filled(array)
     content = texts.buffers()[2]
     if content is None or not len(texts):
         return texts
@@ -234,19 +206,7 @@ def _escaped(array: pa.Array) -> pa.Array:
 
 
 def _numbers(array: pa.Array) -> pa.Array:
-    numbers = np.asarray(array.fill_null(0.0))
-    size = np.abs(numbers)
-    lowest, end = _DECIMAL_NOTATION
-    texts = _filled(array.cast(pa.string()))
-    # Arrow writes the shortest text too, without the fraction of whole numbers.
-    texts = pc.if_else(pa.array(numbers == np.floor(numbers)), pc.binary_join_element_wise(texts, ".0", ""), texts)
-    is_other = ~(((size >= lowest) & (size < end)) | (size == 0))
-    if not is_other.any():
-        return texts
-    write = float_text if pa.types.is_float32(array.type) else double_text
-    others = [_finite(write(number), number) for number in numbers[is_other].tolist()]
-    return pc.replace_with_mask(texts, pa.array(is_other), pa.array(others, pa.string()))
-
-
-def _finite(text: str, number: float) -> str:
-    return text if np.isfinite(number) else f'"{text}"'
+    """What JSON has no number for is a text."""
+    texts = filled(float_texts(array))
+    is_finite = np.isfinite(np.asarray(array.fill_null(0.0)))
+    return texts if is_finite.all() else pc.if_else(pa.array(is_finite), texts, joined(['"', texts, '"'], len(texts)))

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.connect.data.java_objects import decimal_of, decimal_text, double_text, float_text
+from penstock.connect.data.java_objects import decimal_of, decimal_text
 from penstock.connect.data.schema import DATE, DECIMAL, DECIMAL_SCALE, TIME, TIMESTAMP, Schema, Type
+from penstock.connect.data.text_columns import float_texts
 from penstock.connect.transforms.java.date_format import SimpleDateFormat
 from penstock.connect.transforms.java.values import class_name, schemaless_type
 
@@ -142,22 +143,6 @@ def saturate(numbers: np.ndarray, kind: type[np.int32] | type[np.int64]) -> np.n
     above, below = wide >= float(bounds.max), wide <= float(bounds.min)
     whole = np.where(above | below, 0.0, wide).astype(np.int64)
     return np.where(above, bounds.max, np.where(below, bounds.min, whole)).astype(kind)
-
-
-def float_texts(values: pa.Array) -> pa.Array:
-    """Arrow prints as Java does between 0.001 and 10,000,000, but for `.0`; the others are printed one by one."""
-    size = pc.abs(values)
-    plain = pc.or_(pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(size, 0))
-    texts = pc.replace_substring_regex(pc.cast(values, pa.string()), r"^(-?[0-9]+)$", r"\1.0")
-    odd = np.flatnonzero(pc.invert(plain).fill_null(False).to_numpy(zero_copy_only=False))
-    if len(odd):
-        all_texts = texts.to_pylist()
-        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
-        print_number = float_text if values.type == pa.float32() else double_text
-        for index in odd:
-            all_texts[index] = print_number(float(numbers[index]))
-        return pa.array(all_texts, pa.string())
-    return texts
 
 
 # Texts
