@@ -42,7 +42,7 @@ from penstock.core.ids import TopicName
 from penstock.core.metrics import Metrics
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
-from penstock.log.filesystem import RealFileSystem
+from penstock.log.filesystem import FileSystem, RealFileSystem
 from penstock.log.log_directory import LogDirectory, LogDirectoryInUse
 from penstock.metadata.broker_config import BrokerConfig, is_secret
 from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
@@ -333,11 +333,13 @@ def open_node(
     clock: Clock,
     entropy: Entropy,
     metrics: Metrics,
+    fs: FileSystem | None = None,
 ) -> Node:
+    """`fs` is the operating system's unless a simulation passes its own."""
     try:
         log_directory = LogDirectory.open(
             str(directory),
-            RealFileSystem(),
+            fs or RealFileSystem(),
             config_for=_log_configs(config, store.image),
             now_ms=clock.now_ms(),
             report_damage=_report_damage,
