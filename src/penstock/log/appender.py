@@ -128,6 +128,41 @@ class LogAppender:
         self._next_offset = last_offset + 1
         return base_offset
 
+    def stage_as_is(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        """Stages a batch of another replica, which has its offsets and its leader epoch.
+
+        It may leave out offsets whose records were removed by compaction. Raises BatchAnomaly for a batch that does not
+        continue the log.
+        """
+        if header.base_offset < self._next_offset or header.partition_leader_epoch < self._epoch:
+            raise BatchAnomaly(
+                0,
+                f"offset {header.base_offset} of leader epoch {header.partition_leader_epoch} does not continue a log "
+                f"that ends at {self._next_offset} in epoch {self._epoch}",
+            )
+        if not self._prepared:
+            self._prepare(header, now_ms)
+        self._next_offset = header.base_offset
+        self.stage(batch, header, header.partition_leader_epoch, now_ms)
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next batch goes: behind those that are staged."""
+        return self._next_offset
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """The batches from the end of the log on will have this epoch, also if none is ever written."""
+        state = self._state
+        assert not self.has_staged, "an epoch begins under staged batches"
+        if leader_epoch <= state.epochs.latest:
+            return
+        epochs = LeaderEpochs(state.epochs.entries)
+        epochs.assign(leader_epoch, state.log_end_offset)
+        state.fs.write_file(state.epoch_checkpoint_path, epochs.encode(), sync=False)
+        state.epochs = epochs
+        self.epochs_changed = True
+        self._epoch = leader_epoch
+
     def _stage_marker(self, batch: memoryview, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         marker = read_marker(batch, header)
         if marker is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.log import truncation
 from penstock.log.appender import LogAppender
 from penstock.log.config import LogConfig
 from penstock.log.damage import ReportDamage
@@ -20,7 +21,6 @@ from penstock.log.leader_epochs import LeaderEpochs
 from penstock.log.lifecycle import LogLifecycle
 from penstock.log.log_state import LogState
 from penstock.log.presence import NamedFile
-from penstock.log.producer_recovery import restore_producers
 from penstock.log.producer_snapshot import encode as encode_snapshot
 from penstock.log.producer_snapshot import remove_stale, snapshot_path
 from penstock.log.producer_state import ProducerState
@@ -29,7 +29,7 @@ from penstock.log.recovery import Recovered, recover
 from penstock.log.segment_caches import SegmentCaches
 from penstock.log.time_lookup import TimeLookup
 from penstock.log.transaction_index import AbortedTransaction
-from penstock.log.transaction_index_files import files_to_write, remove_index_file
+from penstock.log.transaction_index_files import files_to_write
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
@@ -38,11 +38,15 @@ class PartitionLog:
         "_appender",
         "_reader",
         "_state",
+        "_ticket",
+        "_ticket_end",
         "_time_lookup",
+        "begin_epoch",
         "lifecycle",
         "read",
         "recovery_point",
         "stage",
+        "stage_as_is",
         "write_staged",
     )
 
@@ -56,9 +60,13 @@ class PartitionLog:
         self._appender.epochs_changed = not recovered.epochs_on_disk
         self._appender.directory_changed = recovered.directory_changed
         self.recovery_point = recovered.recovery_point
+        self._ticket: FlushTicket | None = None  # the newest one, perhaps under way
+        self._ticket_end = 0  # less than its own end if the log was truncated since
         self.lifecycle = LogLifecycle(state, self._appender, self._time_lookup, cleaned_offset)
         # Bound directly: they are called for every batch and every fetch.
         self.stage = self._appender.stage
+        self.stage_as_is = self._appender.stage_as_is
+        self.begin_epoch = self._appender.begin_epoch
         self.write_staged = self._appender.write_staged
         self.read = self._reader.read
 
@@ -106,14 +114,26 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         if self._state.config.compacts and not config.compacts:
-            # A log that may have been compacted has gaps for as long as it exists. The checkpoint of this offset, which
-            # must not be 0, tells the next start.
-            self.lifecycle.cleaned_offset = max(1, self.lifecycle.cleaned_offset)
+            self._may_have_gaps()
         if self.lifecycle.cleaned_offset:
             config = replace(config, contiguous_offsets=False)
         self._state.config = config
         if not self._appender.has_staged:
             self._appender.reset()
+
+    def expect_gaps(self) -> None:
+        """Another replica's log was compacted, and this one takes over its gaps. Save `cleaned_offset` before."""
+        self._may_have_gaps()
+        self._state.config = replace(self._state.config, contiguous_offsets=False)
+
+    def _may_have_gaps(self) -> None:
+        """For as long as the log exists. The checkpoint of this offset, which must not be 0, tells the next start."""
+        self.lifecycle.cleaned_offset = max(1, self.lifecycle.cleaned_offset)
+
+    @property
+    def next_offset(self) -> int:
+        """The end of the log with the batches that are staged."""
+        return self._appender.next_offset
 
     @property
     def log_start_offset(self) -> int:
@@ -233,13 +253,19 @@ class PartitionLog:
             state.fs,
         )
         appender.epochs_changed = appender.directory_changed = False
+        self._ticket, self._ticket_end = ticket, ticket.end_offset
         return ticket
 
     def complete_flush(self, ticket: FlushTicket) -> int:
         """Call it after `ticket.sync()`. Returns the new recovery point."""
         if ticket is self.lifecycle.flushing_indexes:
             self.lifecycle.flushing_indexes = None
-        self.recovery_point = max(self.recovery_point, min(ticket.end_offset, self._state.log_end_offset))
+        state = self._state
+        if self._appender.epochs_changed and any(path == state.epoch_checkpoint_path for path, _ in ticket.small_files):
+            # The ticket has written the epochs of its time over newer ones, which batches may have by now.
+            state.fs.write_file(state.epoch_checkpoint_path, state.epochs.encode(), sync=False)
+        end_offset = self._ticket_end if ticket is self._ticket else ticket.end_offset
+        self.recovery_point = max(self.recovery_point, min(end_offset, state.log_end_offset))
         return self.recovery_point
 
     def moved_file(self, ticket: FlushTicket) -> str | None:
@@ -275,32 +301,15 @@ class PartitionLog:
 
     def truncate_to(self, offset: int) -> None:
         """Removes the batch with `offset` and everything after it; the log then ends where that batch began."""
-        state, appender = self._state, self._appender
-        assert not appender.has_staged, "truncating under staged batches"
-        if offset >= state.log_end_offset:
-            return
-        self.lifecycle.complete_swap()
-        number = state.segment_number(offset)
-        segment = state.segments[number]
-        position, end_offset = self._reader.end_before(number, offset)
-        state.drop_segments(number + 1, len(state.segments))
-        segment.file.truncate(position)
-        segment.file.sync()  # otherwise a power failure could bring the removed records back
-        segment.size = position
-        state.log_end_offset = end_offset
-        state.log_start_offset = min(state.log_start_offset, end_offset)
-        self.recovery_point = min(self.recovery_point, end_offset)
-        if state.epochs.truncate(end_offset):
-            appender.epochs_changed = True
-        self.lifecycle.truncated(end_offset)
-        state.transaction_index.truncate(end_offset)
-        remove_index_file(state, segment)
-        appender.snapshots = remove_stale(state, appender.snapshots)
-        state.fs.sync_directory(state.directory)
-        state.examine_segment(number)
-        last_seen_ms = max((entry.last_seen_ms for entry in appender.producers.entries.values()), default=0)
-        appender.producers = restore_producers(state, appender.snapshots, last_seen_ms)
-        appender.reset()
+        truncation.truncate_to(self._state, self._appender, self._reader, self.lifecycle, offset)
+        self._ticket_end = min(self._ticket_end, self._state.log_end_offset)
+        self.recovery_point = min(self.recovery_point, self._state.log_end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Removes everything: the log is empty, and the next batch has `offset` or a later one."""
+        truncation.restart_at(self._state, self._appender, self.lifecycle, offset)
+        self._ticket_end = 0
+        self.recovery_point = offset
 
     def begin_close(self) -> FlushTicket:
         """Writes the files for a fast opening. Sync the ticket, then call `finish_close`; do not append any more."""

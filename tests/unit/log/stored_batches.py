@@ -61,6 +61,7 @@ def open_log(
     clean: bool = True,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    cleaned_offset: int = 0,
     damage: list[Damage] | None = None,
 ) -> PartitionLog:
     fs.make_directory(directory)
@@ -71,6 +72,7 @@ def open_log(
         clean_shutdown=clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
+        cleaned_offset=cleaned_offset,
         now_ms=NOW_MS,
         report_damage=(damage if damage is not None else []).append,
     )
