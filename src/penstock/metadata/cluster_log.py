@@ -5,7 +5,7 @@ Under the cluster's prefix:
     brokers/<id>              the registration of a live broker, under the lease of its session
     cluster                   the cluster's id and the format of the keys; written once
     head                      the number of the newest entry, and the snapshot that the log begins behind
-    log/<number>              an entry: the changes of one round of proposals, and who proposed them
+    log/<number>              an entry: the changes of one proposal, and who made it
     snapshot/<name>/<part>    the changes that lead from an empty image to that of one entry
 
 Every entry is committed together with `head`, if `head` has the revision that the proposer has seen. So the entries
@@ -27,7 +27,8 @@ from typing import Any, Final
 
 from penstock.core.ids import BrokerId
 from penstock.metadata.change_records import decode_change, encode_change
-from penstock.metadata.image import Change
+from penstock.metadata.changes import Change
+from penstock.metadata.image import ClusterImage, InvalidChange
 
 FORMAT: Final = 1
 ENTRY_BYTES_MAX: Final = 1 << 20
@@ -97,7 +98,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`proposer` names one round of one process, so that it recognises its own entry."""
+    """`proposer` names one attempt of one process, so that it recognises its own entry."""
 
     proposer: str
     changes: tuple[Change, ...]
@@ -111,7 +112,8 @@ def decode_cluster(key: str, value: bytes) -> str:
     fields = _object(key, value)
     if isinstance(fields.get("format"), int) and fields["format"] > FORMAT:
         raise MetadataDamaged(f"{key} was written by a newer Penstock (format {fields['format']}); upgrade this one")
-    return _field(key, fields, "cluster_id", str)
+    cluster_id: str = _field(key, fields, "cluster_id", str)
+    return cluster_id
 
 
 def encode_head(head: Head) -> bytes:
@@ -147,26 +149,40 @@ def decode_entry(key: str, value: bytes) -> Entry:
     return Entry(_field(key, fields, "proposer", str), _changes(key, _field(key, fields, "changes", list)))
 
 
-def encode_snapshot(changes: Iterable[Change]) -> Iterator[bytes]:
+def encode_snapshot(image: ClusterImage) -> Iterator[bytes]:
     """The parts of a snapshot, each small enough for a transaction of its own."""
     texts: list[str] = []
     size = 0
-    for change in changes:
+    for change in (*image.live_broker_changes(), *image.live_changes()):
         text = json.dumps(encode_change(change), separators=(",", ":"))
         if texts and size + len(text) > _PART_TEXT_BYTES:
-            yield _part(texts)
+            yield _part(texts, image)
             texts, size = [], 0
         texts.append(text)
         size += len(text)
-    yield _part(texts)
+    yield _part(texts, image)
 
 
-def decode_snapshot_part(key: str, value: bytes) -> tuple[Change, ...]:
-    return _changes(key, _json(key, _decompressed(key, value)))
+def apply_snapshot_part(key: str, value: bytes, image: ClusterImage) -> None:
+    fields = _object(key, _decompressed(key, value))
+    apply_changes(key, _changes(key, _field(key, fields, "changes", list)), image)
+    # Of a broker that was unregistered since, no change tells it.
+    image.last_broker_epoch = max(image.last_broker_epoch, _field(key, fields, "last_broker_epoch", int))
 
 
-def _part(texts: Sequence[str]) -> bytes:
-    return zlib.compress(("[" + ",".join(texts) + "]").encode(), _FAST)
+def apply_changes(key: str, changes: Iterable[Change], image: ClusterImage) -> None:
+    """The committed changes of one key. What does not fit raises MetadataDamaged; the image must not be used then."""
+    try:
+        for change in changes:
+            image.apply(change)
+    except InvalidChange as error:
+        raise MetadataDamaged(f"{key} does not fit the metadata before it ({error})") from None
+
+
+def _part(texts: Sequence[str], image: ClusterImage) -> bytes:
+    return zlib.compress(
+        f'{{"last_broker_epoch":{image.last_broker_epoch},"changes":[{",".join(texts)}]}}'.encode(), _FAST
+    )
 
 
 def _changes(key: str, records: object) -> tuple[Change, ...]:

@@ -18,7 +18,7 @@ Keys are text, and sorted as UTF-8. Must know nothing of what the keys mean.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
@@ -148,8 +148,9 @@ class KeyValueStore(Protocol):
         """
         ...
 
-    def watch(self, prefix: str, *, after: Revision) -> AsyncIterator[WatchedChanges]:
-        """The changes of all keys with the prefix whose revision is greater than `after`. Never ends by itself.
+    def watch(self, prefix: str, *, after: Revision) -> AsyncGenerator[WatchedChanges]:
+        """The changes of all keys with the prefix whose revision is greater than `after`. Never ends by itself;
+        the caller closes it.
 
         Raises RevisionCompacted, and StoreUnavailable when the store is lost: then the caller watches again.
         """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.broker.etcd.http_connection import ConnectionFailed, HttpConnection, Member, NotConnected
@@ -101,7 +101,7 @@ class EtcdGateway:
         answer = await self._call("/v3/kv/txn", request)
         return Commit(bool(answer.get("succeeded")), revision_of(answer))
 
-    async def watch(self, prefix: str, *, after: Revision) -> AsyncIterator[WatchedChanges]:
+    async def watch(self, prefix: str, *, after: Revision) -> AsyncGenerator[WatchedChanges]:
         request = {
             "create_request": {
                 **range_message(prefix, prefix_end(prefix)),
