@@ -75,6 +75,7 @@ class ClusterImage:
         "_names_by_collision_key",
         "acl_ids",
         "acls",
+        "active_brokers",
         "brokers",
         "client_metrics",
         "client_quotas",
@@ -96,6 +97,8 @@ class ClusterImage:
         self.cluster_id = cluster_id
         self.brokers: dict[BrokerId, BrokerImage] = {}
         """The live ones."""
+        self.active_brokers: frozenset[BrokerId] = frozenset()
+        """Of these, the ones that are not shutting down."""
         self.known_brokers: dict[BrokerId, KnownBroker] = {}
         """Every broker that has ever registered, live or not, until it is unregistered."""
         self.last_broker_epoch = 0
@@ -119,6 +122,7 @@ class ClusterImage:
         """An image of its own that starts out equal to this one."""
         copied = ClusterImage(self.cluster_id)
         copied.brokers = dict(self.brokers)
+        copied.active_brokers = self.active_brokers
         copied.known_brokers = dict(self.known_brokers)
         copied.last_broker_epoch = self.last_broker_epoch
         copied.controller = self.controller
@@ -285,6 +289,9 @@ class ClusterImage:
                 if broker_id not in (*self.brokers, NO_LEADER):
                     raise InvalidChange(f"the broker {broker_id} is not live and cannot be the controller")
                 self.controller, self.controller_epoch = broker_id, epoch
+        self.active_brokers = frozenset(
+            broker_id for broker_id, broker in self.brokers.items() if not broker.is_shutting_down
+        )
 
     def _register(self, broker: BrokerImage) -> None:
         known = self.known_brokers.get(broker.broker_id)

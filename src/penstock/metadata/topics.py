@@ -15,6 +15,7 @@ from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, PartitionIndex, 
 from penstock.metadata.changes import PartitionImage, PartitionsAdded, TopicCreated, TopicDeleted, TopicImage
 from penstock.metadata.config_definition import ConfigError
 from penstock.metadata.image import ClusterImage, collision_key
+from penstock.metadata.placement import place_partitions
 from penstock.metadata.topic_config import TopicConfig, validate_overrides
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
@@ -171,7 +172,7 @@ def decide_more_partitions(
     _check_partitions_per_change(added)
     replication_factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        replicas = place_replicas(sorted(image.brokers), added, replication_factor, first=current)
+        replicas = place_partitions(image, added, replication_factor, first=current)
     else:
         if len(assignments) != added:
             raise BrokerError(
@@ -184,31 +185,6 @@ def decide_more_partitions(
         ]
     partitions = tuple(_new_partition(image, current + position, brokers) for position, brokers in enumerate(replicas))
     return PartitionsAdded(topic.topic_id, partitions)
-
-
-def place_replicas(
-    broker_ids: Sequence[BrokerId], partition_count: int, replication_factor: int, *, first: int
-) -> list[tuple[BrokerId, ...]]:
-    """Replicas in turn over the brokers: leaders take turns, and each turn shifts the followers by one more.
-
-    The shift spreads a failed broker's leaderships over all the others rather than on its neighbour.
-    """
-    count = len(broker_ids)
-    if replication_factor > count:
-        raise BrokerError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor {replication_factor} is larger than the number of brokers, {count}.",
-        )
-    placed: list[tuple[BrokerId, ...]] = []
-    for partition in range(first, first + partition_count):
-        leader = partition % count
-        shift = partition // count
-        followers = (
-            broker_ids[(leader + 1 + (shift + position) % (count - 1)) % count]
-            for position in range(replication_factor - 1)
-        )
-        placed.append((broker_ids[leader], *followers))
-    return placed
 
 
 def _placed(
@@ -230,7 +206,7 @@ def _placed(
     _check_partitions_per_change(partition_count)
     # The id is random, so small topics do not all begin on the same broker.
     first = int.from_bytes(topic_id[-2:], "big")
-    return place_replicas(sorted(image.brokers), partition_count, replication_factor, first=first)
+    return place_partitions(image, partition_count, replication_factor, first=first)
 
 
 def _checked_assignment(image: ClusterImage, wanted: NewTopic) -> list[tuple[BrokerId, ...]]:
@@ -270,15 +246,17 @@ def _checked_replicas(
         reason = f"Partition {index} has the same broker twice."
     elif len(replicas) != replication_factor:
         reason = f"Partition {index} has {len(replicas)} replicas where the others have {replication_factor}."
-    elif unknown := [broker for broker in replicas if broker not in image.brokers]:
+    elif unknown := [broker for broker in replicas if broker not in image.known_brokers]:
         reason = f"Partition {index} is assigned to broker {unknown[0]}, which is not registered."
+    elif image.active_brokers.isdisjoint(replicas):
+        reason = f"Partition {index} is assigned to brokers that are all down or stopping."
     else:
         return replicas
     raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
 def _new_partition(image: ClusterImage, index: int, replicas: tuple[BrokerId, ...]) -> PartitionImage:
-    in_sync = tuple(broker for broker in replicas if broker in image.brokers)
+    in_sync = tuple(broker for broker in replicas if broker in image.active_brokers)
     leader = in_sync[0] if in_sync else NO_LEADER
     return PartitionImage(PartitionIndex(index), leader, LeaderEpoch(0), replicas, in_sync)
 

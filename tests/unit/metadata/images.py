@@ -18,8 +18,9 @@ def image_with_brokers(*broker_ids: int) -> ClusterImage:
 
 
 def registered(broker_id: int) -> BrokerRegistered:
+    """In an epoch of the same number."""
     endpoints = {"PLAINTEXT": Endpoint("127.0.0.1", 9092 + broker_id)}
-    return BrokerRegistered(BrokerImage(BrokerId(broker_id), endpoints))
+    return BrokerRegistered(BrokerImage(BrokerId(broker_id), endpoints, epoch=broker_id, incarnation=b"%d" % broker_id))
 
 
 def partition(index: int, broker_id: int = 1) -> PartitionImage:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
-from penstock.core.ids import BrokerId, TopicName
+from penstock.core.ids import TopicName
 from penstock.metadata.config_source import BrokerLayers
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.topic_config import TopicConfig
@@ -16,7 +14,6 @@ from penstock.metadata.topics import (
     decide_deletion,
     decide_more_partitions,
     is_internal,
-    place_replicas,
     validate_topic_name,
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -119,17 +116,6 @@ def test_a_manual_assignment_is_kept() -> None:
     topic = decide_creation(image_with_brokers(1, 2), wanted, DEFAULTS, topic_id(7)).topic
     assert [entry.replicas for entry in topic.partitions] == [(2, 1), (1, 2)]
     assert [entry.leader for entry in topic.partitions] == [2, 1]
-
-
-def test_replicas_are_spread_evenly() -> None:
-    brokers = [BrokerId(number) for number in range(4)]
-    placed = place_replicas(brokers, 12, 3, first=5)
-    assert all(len(set(replicas)) == 3 for replicas in placed)
-    leaders = Counter(replicas[0] for replicas in placed)
-    assert set(leaders.values()) == {3}
-    assert set(Counter(broker for replicas in placed for broker in replicas).values()) == {9}
-    # When broker 0 fails, its partitions go to three different brokers.
-    assert {replicas[1] for replicas in placed if replicas[0] == 0} == {1, 2, 3}
 
 
 def test_the_topics_of_one_request_are_decided_together() -> None:
