@@ -14,6 +14,7 @@ import typer
 
 from penstock.cli import (
     acl,
+    cluster,
     connect,
     connector,
     consume,
@@ -71,6 +72,7 @@ def _build() -> typer.Typer:
     )
     app.add_typer(topic.build(), name="topic")
     app.add_typer(group.build(), name="group")
+    app.add_typer(cluster.build(), name="cluster")
     app.add_typer(user.build(), name="user")
     app.add_typer(acl.build(), name="acl")
     app.add_typer(quota.build(), name="quota")

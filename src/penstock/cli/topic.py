@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
@@ -15,12 +15,12 @@ import typer
 from penstock.cli.command_error import usage_error
 from penstock.cli.connection import connected
 from penstock.cli.options import AsJson, BootstrapServer, ClientProperties, examples, one_topic, parse_assignments
-from penstock.cli.topic_contents import UNKNOWN_CONTENTS, PartitionContents, contents_of
-from penstock.client.admin import Admin, TopicDescription, unknown_topic
+from penstock.cli.topic_contents import contents_of
+from penstock.cli.topic_layout import Described, as_json_value, as_text
+from penstock.cli.topic_replicas import replicas_of
+from penstock.client.admin import Admin, unknown_topic
 from penstock.core.errors import TopicExists, UnknownTopic
 from penstock.core.ids import TopicPartition
-
-Contents = Mapping[TopicPartition, PartitionContents]
 
 TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)]
 TopicsArgument = Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", show_default=False)]
@@ -46,7 +46,11 @@ def build() -> typer.Typer:
             "penstock topic create audit --config max.message.bytes=5000000 --config flush.messages=1",
         ),
         list_topics: examples("penstock topic list", "penstock topic list --json | jq -r '.[]'"),
-        describe: examples("penstock topic describe orders", "penstock topic describe --json"),
+        describe: examples(
+            "penstock topic describe orders",
+            "penstock topic describe --under-replicated-partitions",
+            "penstock topic describe --json",
+        ),
         alter: examples(
             "penstock topic alter orders --partitions 6",
             "penstock topic alter orders --config max.message.bytes=5000000 --delete-config flush.messages",
@@ -115,6 +119,12 @@ def describe(
     *,
     names: TopicsArgument = None,
     topic: TopicOption = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas that are not in sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions without a leader.")
+    ] = False,
     bootstrap_server: BootstrapServer = None,
     client_properties: ClientProperties = None,
     as_json: AsJson = False,
@@ -127,18 +137,22 @@ def describe(
         for name in chosen:
             if name not in known:
                 raise unknown_topic(name, known)
-        described = [admin.describe_topic(name) for name in chosen or known]
+        topics = [admin.describe_topic(name) for name in chosen or known]
         partitions = [
-            TopicPartition(topic.name, partition.partition) for topic in described for partition in topic.partitions
+            TopicPartition(each.name, partition.partition) for each in topics for partition in each.partitions
         ]
+        replicas = replicas_of(configuration, topics)
         contents = contents_of(admin, configuration, partitions)
-        overrides = {name for topic in described if not topic.internal for name in topic.overrides}
+        overrides = {name for each in topics if not each.internal for name in each.overrides}
         without_effect = _without_effect(admin, overrides)
+    described = [Described(each, replicas, contents, under_replicated, unavailable) for each in topics]
+    if under_replicated or unavailable:
+        described = [each for each in described if each.partitions]
     if as_json:
-        print(json.dumps([_as_json(description, contents, without_effect) for description in described]))
+        print(json.dumps([as_json_value(each, without_effect) for each in described]))
     else:
-        for description in described:
-            print(_as_text(description, contents))
+        for each in described:
+            print(as_text(each))
         _print_without_effect(without_effect)
 
 
@@ -234,65 +248,3 @@ def _without_effect(admin: Admin, names: Iterable[str]) -> list[str]:
 def _print_without_effect(names: list[str]) -> None:
     if names:
         print(f"penstock: settings without effect in this version of the broker: {', '.join(names)}", file=sys.stderr)
-
-
-def _as_json(topic: TopicDescription, contents: Contents, without_effect: list[str]) -> dict[str, Any]:
-    held = [contents.get(TopicPartition(topic.name, each.partition), UNKNOWN_CONTENTS) for each in topic.partitions]
-    return {
-        "topic": topic.name,
-        "topic_id": topic.topic_id,
-        "internal": topic.internal,
-        "replication_factor": topic.replication_factor,
-        "configs": dict(topic.overrides),
-        "configs_without_effect": [name for name in without_effect if name in topic.overrides],
-        "records": _sum(each.records for each in held),
-        "size_bytes": _sum(each.size_bytes for each in held),
-        "partitions": [
-            {
-                "partition": partition.partition,
-                "leader": partition.leader,
-                "replicas": list(partition.replicas),
-                "isr": list(partition.in_sync_replicas),
-                "start_offset": each.start_offset,
-                "end_offset": each.end_offset,
-                "records": each.records,
-                "size_bytes": each.size_bytes,
-            }
-            for partition, each in zip(topic.partitions, held, strict=True)
-        ],
-    }
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """None if one of them is unknown."""
-    known = list(values)
-    return None if None in known else sum(value or 0 for value in known)
-
-
-def _as_text(topic: TopicDescription, contents: Contents) -> str:
-    """The lines of kafka-topics.sh --describe, which existing scripts parse; offsets and sizes follow its fields."""
-    configs = ",".join(f"{key}={value}" for key, value in topic.overrides.items())
-    lines = [
-        f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
-        f"\tReplicationFactor: {topic.replication_factor}\tConfigs: {configs}"
-    ]
-    for partition in topic.partitions:
-        leader = "none" if partition.leader is None else partition.leader
-        replicas = ",".join(map(str, partition.replicas))
-        in_sync = ",".join(map(str, partition.in_sync_replicas))
-        lines.append(
-            f"\tTopic: {topic.name}\tPartition: {partition.partition}\tLeader: {leader}"
-            f"\tReplicas: {replicas}\tIsr: {in_sync}"
-            + _contents_text(contents.get(TopicPartition(topic.name, partition.partition), UNKNOWN_CONTENTS))
-        )
-    return "\n".join(lines)
-
-
-def _contents_text(held: PartitionContents) -> str:
-    fields = {
-        "StartOffset": held.start_offset,
-        "EndOffset": held.end_offset,
-        "Records": held.records,
-        "Bytes": held.size_bytes,
-    }
-    return "".join(f"\t{name}: {'-' if value is None else value}" for name, value in fields.items())

@@ -6,7 +6,7 @@ A process of its own, so that everything but three system calls is the real thin
 process of the test: both share files of DIRECTORY.
 
 - `clock` holds the error of the wall clock in milliseconds. It acts at once. The monotonic clock is never wrong.
-- `synced` gets a record after each fsync: the file's inode, and its size before the call. `lose_unsynced` truncates each
+- `synced` gets a record after each fsync: the inode, and the size before the call. `lose_unsynced` truncates each
   file of a dead broker to the size that was synced last, as a power failure may. Names of files survive: this is
   the smallest loss that a file system may cause, and not the largest.
 

@@ -33,7 +33,7 @@ it was asked to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -43,8 +43,10 @@ from penstock.core.credentials import ScramMechanism
 from penstock.core.ids import OffsetAndMetadata, ProducerIdentity, TopicPartition
 from penstock.core.isolation import IsolationLevel
 from penstock.core.quotas import QuotaEntity
+from penstock.protocol.error_codes import BrokerError
 from penstock.security.acl_filters import AclFilter
 from penstock.wire import offsets as offset_requests
+from penstock.wire import replicas as replica_requests
 from penstock.wire import transactions as transaction_requests
 from penstock.wire.access_control import describe_acls, describe_users
 from penstock.wire.cluster import Cluster
@@ -57,6 +59,7 @@ from penstock.wire.metadata import ClusterMetadata, PartitionMetadata, TopicMeta
 from penstock.wire.offsets import ListedOffset, OffsetAt
 from penstock.wire.produce import DEFAULT_REQUEST_BYTES, Batch, BatchSender, Produced
 from penstock.wire.quotas import alter_client_quotas, client_quotas
+from penstock.wire.replicas import ClusterDescription, ElectionType, PartitionReplicas, Reassignment
 from penstock.wire.settings import WIRE_SETTING_NAMES, WireSettings
 from penstock.wire.topics import create_topic
 from penstock.wire.transactions import TRANSACTION_VERSION_2, TransactionDescription
@@ -173,6 +176,36 @@ class WireClient:
     ) -> None:
         """Sets and removes quotas of one entity: all of them, or none. Raises BrokerError."""
         alter_client_quotas(self._cluster, entity, changes, removals, timeout_s)
+
+    # Brokers and replicas
+
+    def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
+        """The registered brokers and the controller."""
+        return replica_requests.describe_cluster(self._cluster, timeout_s)
+
+    def describe_replicas(
+        self, topics: Iterable[str] = (), *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, PartitionReplicas]:
+        """The replica sets of these topics, or of all. UnsupportedVersion: the broker is older than KIP-966."""
+        return replica_requests.describe_replicas(self._cluster, topics, timeout_s)
+
+    def elect_leaders(
+        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None, *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """The outcome of each partition; with None, of those in which an election was needed."""
+        return replica_requests.elect_leaders(self._cluster, kind, partitions, timeout_s)
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """Starts reassignments to these replicas; None cancels the one in progress. The outcome of each."""
+        return replica_requests.alter_reassignments(self._cluster, targets, timeout_s)
+
+    def list_reassignments(self, *, timeout_s: float | None = None) -> dict[TopicPartition, Reassignment]:
+        return replica_requests.list_reassignments(self._cluster, timeout_s)
+
+    def unregister_broker(self, broker_id: int, *, timeout_s: float | None = None) -> None:
+        replica_requests.unregister_broker(self._cluster, broker_id, timeout_s)
 
     # Offsets
 

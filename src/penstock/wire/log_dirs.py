@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from penstock.core.ids import TopicPartition
@@ -13,13 +14,13 @@ from penstock.protocol.definitions.describe_log_dirs import (
 )
 from penstock.wire.cluster import Cluster
 from penstock.wire.connection import Connection
-from penstock.wire.errors import require_success
+from penstock.wire.errors import ConnectionLost, require_success
 
 _ERROR_CODE_SINCE: Final = 3
 
 
 def partition_sizes(cluster: Cluster, timeout_s: float | None) -> dict[TopicPartition, int]:
-    """The largest replica of every partition, in bytes; a log directory that is offline is left out."""
+    """The largest replica of every partition, in bytes; log directories and brokers that are offline are left out."""
     metadata = cluster.ask_any(
         "cluster metadata", lambda _: cluster.fetch_metadata(None, allow_auto_topic_creation=False), timeout_s
     )
@@ -31,8 +32,9 @@ def partition_sizes(cluster: Cluster, timeout_s: float | None) -> dict[TopicPart
     )
     sizes: dict[TopicPartition, int] = {}
     for node_id in metadata.brokers:
-        for partition, size in _sizes_at(cluster.connection(node_id), request).items():
-            sizes[partition] = max(size, sizes.get(partition, 0))
+        with suppress(ConnectionLost):
+            for partition, size in _sizes_at(cluster.connection(node_id), request).items():
+                sizes[partition] = max(size, sizes.get(partition, 0))
     return sizes
 
 

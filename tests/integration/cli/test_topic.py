@@ -97,6 +97,8 @@ def test_describe_shows_what_a_topic_holds(penstock: Command, new_topic: Callabl
     assert (description["records"], description["size_bytes"]) == (3, first["size_bytes"])
     _topic, line, _other = penstock("topic", "describe", topic).stdout.decode().splitlines()
     assert line.split("\t")[6:] == [
+        "Elr: ",
+        "LastKnownElr: ",
         "StartOffset: 0",
         "EndOffset: 3",
         "Records: 3",
