@@ -5,11 +5,15 @@ loaded at once, so a small partition is there when the call returns. A larger on
 are answered COORDINATOR_LOAD_IN_PROGRESS until it is there: clients retry by themselves, and every other client of the
 broker is served between two slices.
 
+What was read counts when the in-sync replicas hold it too: a new leader may have records that the next leader lacks,
+and must neither show them nor write the markers of a transaction that they decide.
+
 Owns: which partitions are loaded, being loaded or failed, and the budget of a turn.
 Must not know: what a coordinator keeps in memory, and what its records mean.
 
 Invariant: all slices of one turn together stay within the limits, however many partitions are asked for.
-Invariant: a state is visible only when its partition is loaded whole, so nothing is appended for it before that.
+Invariant: a state is visible only when its partition is loaded whole and the high watermark has reached the end of
+what was read, so nothing is appended for it before that.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -36,12 +41,31 @@ LoadSteps = Generator[int, None, State]
 
 
 class _Load(Generic[State]):
-    __slots__ = ("began_s", "partition", "steps")
+    """A partition that is being read, or was read and waits for its replicas: `Waiter` of the partition then."""
 
-    def __init__(self, partition: Partition, steps: LoadSteps[State], began_s: float) -> None:
+    __slots__ = ("_on_progress", "began_s", "leader_epoch", "partition", "steps", "unconfirmed")
+
+    def __init__(
+        self, partition: Partition, steps: LoadSteps[State], began_s: float, on_progress: Callable[[], None]
+    ) -> None:
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.steps = steps
         self.began_s = began_s
+        self.unconfirmed: tuple[State, int] | None = None  # what was read, and the end of it
+        self._on_progress = on_progress
+
+    def await_replicas(self, state: State, end_offset: int) -> None:
+        self.unconfirmed = state, end_offset
+        self.partition.add_waiter(self)
+
+    def records_arrived(self, new_bytes: int) -> None:
+        """The partition has another high watermark or role, or was deleted."""
+        self._on_progress()
+
+    def close(self) -> None:
+        self.steps.close()
+        self.partition.remove_waiter(self)
 
 
 class CoordinatorLoads(Generic[State]):
@@ -70,6 +94,9 @@ class CoordinatorLoads(Generic[State]):
     @property
     def loaded(self) -> Mapping[int, State]:
         return self._loaded
+
+    def is_loading(self, index: int) -> bool:
+        return index in self._loads
 
     def get(self, index: int) -> State:
         """The partition's state. COORDINATOR_LOAD_IN_PROGRESS until it is loaded; the reason if it cannot be."""
@@ -108,14 +135,14 @@ class CoordinatorLoads(Generic[State]):
         """Forgets a partition, loaded or not: another broker leads it now."""
         load = self._loads.pop(index, None)
         if load is not None:
-            load.steps.close()
+            load.close()
         self._loaded.pop(index, None)
         self._failures.pop(index, None)
 
     def clear(self) -> None:
         """Forgets everything: the topic is gone, or the broker stops."""
         for load in self._loads.values():
-            load.steps.close()
+            load.close()
         self._loads.clear()
         self._loaded.clear()
         self._failures.clear()
@@ -128,7 +155,9 @@ class CoordinatorLoads(Generic[State]):
         if failure is not None:
             # Told once; the next request tries again.
             raise failure
-        self._loads[index] = _Load(self._find_partition(index), self._begin(index), perf_counter())
+        self._loads[index] = _Load(
+            self._find_partition(index), self._begin(index), perf_counter(), partial(self._replicas_moved, index)
+        )
         self._schedule_turn()
         self._load_slice(index)
 
@@ -140,7 +169,7 @@ class CoordinatorLoads(Generic[State]):
         self._turn = None
         self._records_left = limits.COORDINATOR_LOAD_RECORDS_PER_TURN
         self._bytes_left = limits.COORDINATOR_LOAD_BYTES_PER_TURN
-        for index in tuple(self._loads):
+        for index in self._being_read():
             if not self._has_budget:
                 break
             if index in self._loads:
@@ -148,8 +177,11 @@ class CoordinatorLoads(Generic[State]):
                     self._load_slice(index)
                 except BrokerError as error:
                     self._failures[index] = error.to_keep()
-        if self._loads:
+        if self._being_read():
             self._schedule_turn()
+
+    def _being_read(self) -> list[int]:
+        return [index for index, load in self._loads.items() if load.unconfirmed is None]
 
     @property
     def _has_budget(self) -> bool:
@@ -165,11 +197,32 @@ class CoordinatorLoads(Generic[State]):
                 self._bytes_left -= next(load.steps)
                 self._records_left -= 1
         except StopIteration as end:
-            del self._loads[index]
-            state = self._loaded[index] = end.value
-            self._load_time.observe(perf_counter() - load.began_s)
-            self._on_loaded(index, state)
+            end_offset = load.partition.log.log_end_offset
+            if load.partition.high_watermark < end_offset:
+                load.await_replicas(end.value, end_offset)
+            else:
+                self._confirmed(index, load, end.value)
         except BrokerError as error:
             del self._loads[index]
             logger.error("%s cannot be loaded: %s", load.partition, error.message)
             raise
+
+    def _replicas_moved(self, index: int) -> None:
+        load = self._loads[index]
+        assert load.unconfirmed is not None, "a load waits when it has read everything"
+        state, end_offset = load.unconfirmed
+        partition = load.partition
+        if partition.is_deleted:
+            self.drop(index)
+            return
+        # In another leader epoch the coordinator resigns from the partition, and drops the load.
+        is_same_role = partition.is_leader and partition.leader_epoch == load.leader_epoch
+        if is_same_role and partition.high_watermark >= end_offset:
+            partition.remove_waiter(load)
+            self._confirmed(index, load, state)
+
+    def _confirmed(self, index: int, load: _Load[State], state: State) -> None:
+        del self._loads[index]
+        self._loaded[index] = state
+        self._load_time.observe(perf_counter() - load.began_s)
+        self._on_loaded(index, state)

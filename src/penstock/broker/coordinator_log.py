@@ -75,6 +75,16 @@ class CoordinatorLog:
     def topic_name(self) -> str:
         return self._topic.name
 
+    def has_topic(self) -> bool:
+        """Whether the topic exists. NOT_COORDINATOR if this broker cannot know: others may use it already."""
+        if self._topic.name in self._node.topics:
+            return True
+        if self._node.is_clustered:
+            raise BrokerError(
+                ErrorCode.NOT_COORDINATOR, f"This broker leads no partition of {self._topic.name} as far as it knows."
+            )
+        return False
+
     def partition_for(self, coordinator_key: str) -> int:
         """The partition that holds what is known of a group or a transactional id."""
         image = self._node.image.topics.get(TopicName(self._topic.name))
@@ -104,7 +114,7 @@ class CoordinatorLog:
         wanted = NewTopic(
             topic.name,
             topic.partition_count,
-            min(topic.replication_factor, len(self._node.image.brokers)),
+            self._replication_factor(),
             configs=tuple(topic.configs.items()),
         )
 
@@ -119,6 +129,22 @@ class CoordinatorLog:
                 on_ensured(None)
 
         create_topics(self._node, [wanted], created)
+
+    def _replication_factor(self) -> int:
+        """A broker on its own has one replica to give. In a cluster, as in Kafka, the topic waits for enough brokers:
+        a topic that the first of them makes for itself would keep its one replica for ever."""
+        wanted = self._topic.replication_factor
+        return wanted if self._node.is_clustered else min(wanted, len(self._node.image.brokers))
+
+    def check_append(self, partition: int) -> None:
+        """Raises the error of an append that would be refused before anything is written.
+
+        To be called before a change in memory: behind a refused append the partition has to be loaded again.
+        """
+        try:
+            self.partition(partition).check_in_sync_replicas()
+        except BrokerError as error:
+            raise _as_coordinator_error(error) from None
 
     def check_producer(self, partition: int, producer: BatchProducer) -> None:
         """INVALID_PRODUCER_EPOCH where the partition has heard of a newer epoch, and will refuse a batch of this."""

@@ -138,6 +138,12 @@ class Node:
         return self.store.image
 
     @property
+    def is_clustered(self) -> bool:
+        """Whether the metadata is shared with other brokers, though none of them may be live: epochs are the store's
+        count of registrations, and a local journal does not count."""
+        return self.image.last_broker_epoch > 0
+
+    @property
     def broker_id(self) -> BrokerId:
         return BrokerId(self.config.node_id)
 
@@ -423,11 +429,15 @@ class Node:
             return
         # What was staged in the old role is written in it.
         self.appends.write()
-        was_leader = partition.is_leader
+        led_in = partition.leader_epoch if partition.is_leader else None
         partition.change(image.partitions[index], self.broker_id, self.now_ms())
-        if was_leader and not partition.is_leader:
+        leads_in = partition.leader_epoch if partition.is_leader else None
+        if led_in == leads_in:
+            return
+        if led_in is not None:
+            # Also where this broker leads again: between the two epochs another one may have led.
             self._resign(image.name, index)
-        elif partition.is_leader and not was_leader and image.name == TRANSACTION_STATE_TOPIC:
+        if leads_in is not None and image.name == TRANSACTION_STATE_TOPIC:
             self.resume_transactions()
 
     def _resign(self, topic: str, index: int) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
+from penstock.broker.partition import Waiter
 from penstock.core import limits
 from penstock.core.metrics import Histogram
 from penstock.protocol.error_codes import BrokerError, ErrorCode
@@ -20,6 +22,21 @@ class FakePartition:
     def __init__(self, index: int) -> None:
         self.index = index
         self.is_deleted = False
+        self.is_leader = True
+        self.leader_epoch = 0
+        self.high_watermark = 0
+        self.log = SimpleNamespace(log_end_offset=0)
+        self.waiters: set[Waiter] = set()
+
+    def add_waiter(self, waiter: Waiter) -> None:
+        self.waiters.add(waiter)
+
+    def remove_waiter(self, waiter: Waiter) -> None:
+        self.waiters.discard(waiter)
+
+    def changes(self) -> None:
+        for waiter in tuple(self.waiters):
+            waiter.records_arrived(0)
 
     def __repr__(self) -> str:
         return f"topic-{self.index}"
@@ -174,3 +191,54 @@ def test_only_the_current_state_can_be_discarded() -> None:
         assert len(loading.on_loaded) == 2
 
     run(scenario)
+
+
+def test_what_the_replicas_do_not_hold_yet_is_not_told() -> None:
+    async def scenario() -> None:
+        loading = Loading(3)
+        [partition] = loading.partitions
+        partition.log.log_end_offset, partition.high_watermark = 5, 3
+        assert loading.code_of(0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        partition.high_watermark = 4
+        partition.changes()
+        assert loading.code_of(0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        # Later records, such as markers, are not what was read.
+        partition.log.log_end_offset, partition.high_watermark = 9, 5
+        partition.changes()
+        assert loading.loads.get(0) == "state 0"
+        assert loading.on_loaded == [(0, "state 0")]
+        assert not partition.waiters
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_leader", [False, True])
+def test_a_load_that_waits_for_replicas_ends_with_the_leader_epoch(is_leader: bool) -> None:
+    async def scenario() -> None:
+        loading = Loading(3)
+        [partition] = loading.partitions
+        partition.log.log_end_offset = 5
+        assert loading.code_of(0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        partition.is_leader, partition.leader_epoch, partition.high_watermark = is_leader, 1, 5
+        partition.changes()
+        assert loading.on_loaded == []
+        loading.loads.drop(0)
+        assert not partition.waiters
+        partition.is_leader = True
+        assert loading.loads.get(0) == "state 0"
+
+    asyncio.run(scenario())
+
+
+def test_a_load_that_waits_for_replicas_ends_with_the_topic() -> None:
+    async def scenario() -> None:
+        loading = Loading(3)
+        [partition] = loading.partitions
+        partition.log.log_end_offset = 5
+        assert loading.code_of(0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        partition.is_deleted = True
+        partition.changes()
+        assert not partition.waiters
+        assert not loading.loads.loaded
+
+    asyncio.run(scenario())

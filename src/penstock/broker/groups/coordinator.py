@@ -69,6 +69,7 @@ class GroupCoordinator:
         self._loads: CoordinatorLoads[GroupShard] = CoordinatorLoads(
             node.loop, self.log.partition, self._load, self._shard_loaded, self.metrics.load_time
         )
+        self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}  # producer ids and outcomes, by partition
         # A clock that setting the system's time cannot move: members would expire that are alive.
         self._clock_origin_ms = node.now_ms() - node.clock.monotonic_ms()
         self._deadlines = Deadlines(node.loop, self.now_ms, self._group_is_due)
@@ -118,7 +119,7 @@ class GroupCoordinator:
     def shard_to_read(self, group_id: str) -> GroupShard:
         """As `shard`, for a request that only reads: without the topic there are no groups, and none is made."""
         index = self.log.partition_for(group_id)
-        if self.log.topic_name not in self.node.topics:
+        if not self.log.has_topic():
             return GroupShard(index, self.log, self._shard_failed)
         return self._loads.get(index)
 
@@ -138,6 +139,7 @@ class GroupCoordinator:
     def _load(self, index: int) -> LoadSteps[GroupShard]:
         """Replays the log, then makes its groups. Nothing of this is visible before the last step."""
         shard = GroupShard(index, self.log, self._shard_failed)
+        self._ended_while_loading.pop(index, None)  # of an earlier load, which failed
         image_version = self.node.image.version
         loaded = LoadedGroups()
         for record in self.log.load(index):
@@ -162,6 +164,8 @@ class GroupCoordinator:
         return shard
 
     def _shard_loaded(self, index: int, shard: GroupShard) -> None:
+        for producer_id, committed in self._ended_while_loading.pop(index, ()):
+            shard.offsets.end_transaction(producer_id, committed=committed)
         for group in shard.groups.values():
             self.watch(group)
         stale, shard.stale_offsets = shard.stale_offsets, []
@@ -258,10 +262,12 @@ class GroupCoordinator:
 
     def transaction_ended(self, producer_id: int, partition: int, committed: bool) -> None:
         """The marker of the producer's transaction is in this partition of `__consumer_offsets`."""
-        # A shard that is still being loaded reads the marker from the log.
         shard = self._loads.loaded.get(partition)
         if shard is not None:
             shard.offsets.end_transaction(producer_id, committed=committed)
+        elif self._loads.is_loading(partition):
+            # Whether or not the load has read the marker: without pending offsets it changes nothing.
+            self._ended_while_loading.setdefault(partition, []).append((producer_id, committed))
 
     def resign(self, index: int) -> None:
         """Another broker leads this partition of `__consumer_offsets` now, and coordinates its groups."""

@@ -2,7 +2,8 @@
 
 Up to version 3 a client adds the partitions of its one transaction: all of them or, if one does not exist, none, which
 then is UNKNOWN_TOPIC_OR_PARTITION and the others OPERATION_NOT_ATTEMPTED. From version 4 on a broker asks for many
-transactions at once; with `verify_only` it only wants to know which partitions are in already.
+transactions at once; with `verify_only` it only wants to know which partitions are in already. A change of the
+transaction that is being written is waited for.
 
 Versions: 0 to 5; PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before 2.
 """
@@ -10,6 +11,7 @@ Versions: 0 to 5; PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from penstock.broker.deferred import Deferred
@@ -143,7 +145,12 @@ def _add(
         )
         return
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    # Several brokers may let partitions join at the same time, where one client's requests come one after another.
+    again = partial(_add, transaction, level, context, on_done)
+    is_asked_by_broker = context.api_version >= MANY_TRANSACTIONS_SINCE
     try:
+        if is_asked_by_broker and node.transactions.after_pending_change(transaction.transactional_id, again):
+            return
         if transaction.verify_only:
             failures = node.transactions.verify_partitions(transaction.transactional_id, producer, places)
             on_done({place: failures[place].code if place in failures else ErrorCode.NONE for place in places})

@@ -47,7 +47,8 @@ def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoor
     may_find = {key: context.access.may(AclOperation.DESCRIBE, _RESOURCES[request.key_type], key) for key in keys}
     if not any(may_find.values()):
         return _response([_forbidden(key, request.key_type) for key in keys], many)
-    if topic_name in node.image.topics or len(node.image.brokers) == 1:
+    is_alone = len(node.image.brokers) == 1 and not node.is_clustered
+    if topic_name in node.image.topics or is_alone:
         return _response(
             [_found(key, topic_name, context) if may_find[key] else _forbidden(key, request.key_type) for key in keys],
             many,

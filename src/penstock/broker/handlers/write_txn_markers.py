@@ -1,7 +1,8 @@
 """WriteTxnMarkers: a transaction coordinator on another broker, or an operator's tool, ends transactions here.
 
-The coordinator of this broker writes its markers without asking itself. Each partition has a code of its own: it may be
-unknown, know a later epoch (INVALID_PRODUCER_EPOCH) or a later coordinator (TRANSACTION_COORDINATOR_FENCED).
+The coordinator of this broker writes its markers without asking itself. Replicas that do not confirm a marker in time
+are REQUEST_TIMED_OUT; the marker may be repeated, and is written once more then. Each partition has a code of its own:
+it may be unknown, know a later epoch (INVALID_PRODUCER_EPOCH) or a later coordinator (TRANSACTION_COORDINATOR_FENCED).
 
 Versions: 1 to 2. From 2 on (KIP-1228) a marker says whether the epoch was bumped for it; one that carries the current
 epoch all the same is a late one, and refused.
@@ -29,6 +30,8 @@ from penstock.protocol.definitions.write_txn_markers import (
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 TRANSACTION_VERSION_SINCE: Final = 2
+# The coordinator asks again for markers that take longer. Those behind this request wait with it.
+_REPLICAS_TIMEOUT_MS: Final = 5_000
 
 
 def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse | Deferred:
@@ -52,7 +55,7 @@ def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxn
         places = dict.fromkeys(
             TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
         )
-        write_markers(context.node, end, places, _report_to(answer, number))
+        write_markers(context.node, end, places, _report_to(answer, number), timeout_ms=_REPLICAS_TIMEOUT_MS)
     answer.complete_if_done()
     return answer
 

@@ -1,7 +1,8 @@
 """Whether the batches of a transaction may be appended: their partitions must be in the producer's open transaction.
 
 Asked by Produce and TxnOffsetCommit before they append (KIP-890). A client of the newer protocol lets a partition join
-with its first write; an older one has added it before, and is only verified.
+with its first write; an older one has added it before, and is only verified. Where another broker coordinates the
+transaction, it is asked (`remote_admission.py`).
 
 Owns: the question, and the answer in error codes that the client's version knows. The transaction's state is the
 coordinator's.
@@ -42,6 +43,12 @@ def admit(
     on_admitted: OnAdmitted,
 ) -> None:
     """Tells which partitions must not get their batch, and why: at once, or when they have joined."""
+    if node.is_clustered:
+        from penstock.broker.transactions.remote_admission import coordinator_elsewhere
+
+        if coordinator_elsewhere(node, transactional_id) is not None:
+            _ask_elsewhere(node, transactional_id, producer, partitions, joining, on_admitted)
+            return
     # An earlier request of this round may have changed the transaction.
     node.appends.write()
     try:
@@ -54,6 +61,25 @@ def admit(
     except BrokerError as error:
         failures = dict.fromkeys(partitions, error.to_keep())
     on_admitted({partition: _for_client(error, joining) for partition, error in failures.items()})
+
+
+def _ask_elsewhere(
+    node: Node,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    partitions: frozenset[TopicPartition],
+    joining: Joining,
+    on_admitted: OnAdmitted,
+) -> None:
+    joins = joining is Joining.WITH_THE_WRITE
+    if not joins and not node.config.transaction_partition_verification_enable:
+        on_admitted({})
+        return
+
+    def answered(failures: Failures) -> None:
+        on_admitted({partition: _for_client(error, joining) for partition, error in failures.items()})
+
+    node.transactions.elsewhere.ask(transactional_id, producer, partitions, joins=joins, on_answered=answered)
 
 
 def _join(

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
 from penstock.broker.coordinator_log import CoordinatorLog, CoordinatorTopic
 from penstock.broker.deadlines import Deadlines
 from penstock.broker.metrics import load_time
+from penstock.broker.transactions.endings import Ending, Endings
 from penstock.broker.transactions.hanging import end_hanging_transactions
-from penstock.broker.transactions.markers import Failures, TransactionEnd, write_markers
+from penstock.broker.transactions.markers import Failures
 from penstock.coordinator.records.transaction_log import record_of, tombstone_of, transaction_in
 from penstock.coordinator.transaction import ProtocolLevel, Transaction, TransactionState
 from penstock.coordinator.transactions import Change, Transactions
@@ -33,17 +34,10 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+    from penstock.broker.transactions.remote_admission import RemoteAdmission
 
 logger = logging.getLogger(__name__)
 
-# A marker that is refused so will never be written: the partition is gone, or it has seen a later epoch already.
-_NEVER_TO_BE_WRITTEN: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-    }
-)
 _RETRY_MS: Final = 1_000
 _EXPIRY: Final = "expiry"
 _RESUME: Final = "resume"
@@ -83,10 +77,17 @@ class TransactionCoordinator:
             load_time(node.metrics, "transactioncoordinatormetrics"),
         )
         self._epochs: dict[int, int] = {}  # of this coordinator, for each shard: the leader epoch it was loaded in
-        self._finishing: set[str] = set()  # whose markers are being written
+        self._endings = Endings(node, self._is_current, self._markers_written)
         self._waiting: dict[str, list[Callable[[], None]]] = {}  # for a change that is being written
         self._deadlines = Deadlines(node.loop, node.now_ms, self._due)
         self._expire_later()
+
+    @cached_property
+    def elsewhere(self) -> RemoteAdmission:
+        """Transactions that other brokers coordinate, with partitions that this one leads."""
+        from penstock.broker.transactions.remote_admission import RemoteAdmission
+
+        return RemoteAdmission(self._node)
 
     # Requests. A refusal that is known at once raises; every other outcome goes to the callback, once.
 
@@ -123,7 +124,7 @@ class TransactionCoordinator:
     def _init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, on_done: OnProducer
     ) -> None:
-        index, shard = self._shard_of(transactional_id)
+        index, shard = self._shard_to_change(transactional_id)
         change = shard.init_producer_id(transactional_id, timeout_ms, expected, self._node.now_ms())
         assert change.after is not None
         after = change.after
@@ -146,7 +147,7 @@ class TransactionCoordinator:
         on_done: OnDone,
     ) -> None:
         _check_id(transactional_id)
-        index, shard = self._shard_of(transactional_id)
+        index, shard = self._shard_to_change(transactional_id)
         change = shard.add_partitions(transactional_id, producer, partitions, level, self._node.now_ms())
         if change is None:
             on_done(None)
@@ -177,7 +178,7 @@ class TransactionCoordinator:
     ) -> None:
         """Tells the id and epoch with which the producer goes on."""
         _check_id(transactional_id)
-        index, shard = self._shard_of(transactional_id)
+        index, shard = self._shard_to_change(transactional_id)
         now_ms = self._node.now_ms()
         change = shard.end(transactional_id, producer, commits, level, now_ms)
         if change is None:
@@ -237,7 +238,7 @@ class TransactionCoordinator:
             return
         for index, shard in tuple(self._loads.loaded.items()):
             self._finish_all(index, shard)
-        if self.log.leads_every_partition:
+        if self.log.leads_every_partition and not self._node.is_clustered:
             end_hanging_transactions(self._node, self)
 
     def resign(self, index: int) -> None:
@@ -246,18 +247,26 @@ class TransactionCoordinator:
 
     def close(self) -> None:
         self._deadlines.close()
+        self._endings.close()
         self._loads.clear()
 
     def _shard_of(self, transactional_id: str) -> tuple[int, Transactions]:
         index = self.log.partition_for(transactional_id)
         return index, self._shard(index)
 
+    def _shard_to_change(self, transactional_id: str) -> tuple[int, Transactions]:
+        """As `_shard_of`; raises where the log would refuse the change, so that the shard need not be loaded again."""
+        index, shard = self._shard_of(transactional_id)
+        if index in self._loads.loaded:
+            self.log.check_append(index)
+        return index, shard
+
     def _shard(self, index: int) -> Transactions:
         """The transactional ids of a partition of the log, which is loaded when the first of them is asked for.
 
         COORDINATOR_LOAD_IN_PROGRESS while it is being loaded; another BrokerError if it cannot be.
         """
-        if not self._check_topic():
+        if not self._check_topic() and not self.log.has_topic():
             return Transactions(self._node.producer_ids.allocate)
         return self._loads.get(index)
 
@@ -294,7 +303,7 @@ class TransactionCoordinator:
     def _written(
         self, index: int, shard: Transactions, change: Change, on_done: OnDone, error: BrokerError | None
     ) -> None:
-        if error is None and self._loads.loaded.get(index) is not shard:
+        if error is None and not self._is_current(index, shard):
             # Another change of the partition failed, and the log was or will be loaded again: what it says counts.
             error = BrokerError(ErrorCode.NOT_COORDINATOR, "The transaction log is being loaded again.")
         if error is not None:
@@ -304,7 +313,7 @@ class TransactionCoordinator:
             shard.committed(change)
             after = change.after
             if after is not None and after.state.is_prepared:
-                self._finish(index, shard, after, on_done)
+                self._endings.begin(index, shard, after, self._epochs[index], lambda: on_done(None))
             else:
                 if after is not None:
                     self._deadlines.set(str(index), after.deadline_ms)
@@ -325,34 +334,15 @@ class TransactionCoordinator:
     def _finish_all(self, index: int, shard: Transactions) -> None:
         for transaction in shard.prepared():
             transactional_id = transaction.transactional_id
-            if transactional_id not in self._finishing and not shard.is_pending(transactional_id):
-                self._finish(index, shard, transaction, lambda error: None)
+            if not self._endings.is_ending(transactional_id, shard) and not shard.is_pending(transactional_id):
+                self._endings.begin(index, shard, transaction, self._epochs[index])
 
-    def _finish(self, index: int, shard: Transactions, transaction: Transaction, on_done: OnDone) -> None:
-        self._finishing.add(transaction.transactional_id)
-        end = TransactionEnd(
-            transaction.producer,
-            transaction.commits,
-            self._epochs[index],
-            epoch_must_be_new=transaction.level is ProtocolLevel.EPOCH_PER_TRANSACTION,
-        )
-        partitions = sorted(transaction.partitions)
-        write_markers(self._node, end, partitions, partial(self._markers_written, index, shard, transaction, on_done))
+    def _markers_written(self, ending: Ending) -> None:
+        change = ending.shard.markers_written(ending.transaction.transactional_id, self._node.now_ms())
+        self._write(ending.index, ending.shard, change, lambda error: ending.tell_client())
 
-    def _markers_written(
-        self, index: int, shard: Transactions, transaction: Transaction, on_done: OnDone, failures: Failures
-    ) -> None:
-        self._finishing.discard(transaction.transactional_id)
-        lasting = {place: error for place, error in failures.items() if error.code not in _NEVER_TO_BE_WRITTEN}
-        for place, error in failures.items():
-            logger.warning("no marker of %s in %s-%d: %s", transaction.transactional_id, *place, error.message)
-        if lasting or self._loads.loaded.get(index) is not shard:
-            # The outcome is decided, and the client may know it; only its readers have to wait.
-            self._deadlines.set(_RESUME, self._node.now_ms() + _RETRY_MS)
-            on_done(None)
-            return
-        change = shard.markers_written(transaction.transactional_id, self._node.now_ms())
-        self._write(index, shard, change, lambda error: on_done(None))
+    def _is_current(self, index: int, shard: Transactions) -> bool:
+        return self._loads.loaded.get(index) is shard
 
     # Time
 

@@ -36,9 +36,19 @@ class TransactionEnd:
     epoch_must_be_new: bool
 
 
-def write_markers(node: Node, end: TransactionEnd, partitions: Iterable[TopicPartition], on_written: OnWritten) -> None:
-    """Calls back once all markers are durable or refused; at once if there is nothing to write."""
-    markers: AppendGroup[TopicPartition] = AppendGroup(node.appends)
+def write_markers(
+    node: Node,
+    end: TransactionEnd,
+    partitions: Iterable[TopicPartition],
+    on_written: OnWritten,
+    *,
+    timeout_ms: int | None = None,
+) -> None:
+    """Calls back once all markers are durable or refused; at once if there is nothing to write.
+
+    `timeout_ms` bounds the wait for the replicas, which a caller that tries again does without.
+    """
+    markers: AppendGroup[TopicPartition] = AppendGroup(node.appends, timeout_ms=timeout_ms)
     failures: Failures = {}
     marker = TransactionMarker(end.committed, end.coordinator_epoch)
     now_ms = node.now_ms()

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.broker.node import Node
 from penstock.broker.transactions import coordinator as transaction_coordinator
+from penstock.broker.transactions import endings
 from penstock.broker.transactions import markers as transaction_markers
 from penstock.broker.transactions.admission import Joining, admit
 from penstock.coordinator.transaction import ProtocolLevel, TransactionState
@@ -119,7 +120,7 @@ def test_a_crash_before_the_markers_is_made_up_for(tmp_path: Path, monkeypatch: 
         assert not is_decided(node)
 
     with monkeypatch.context() as crash:
-        crash.setattr(transaction_coordinator, "write_markers", lambda *arguments: None)
+        crash.setattr(endings, "deliver_markers", lambda *arguments: None)
         run(tmp_path, decide)
     run(tmp_path, resumed)
 
@@ -172,6 +173,7 @@ def failing_writes(node: Node, topic: str, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_coordinator, "_RETRY_MS", 20)
+    monkeypatch.setattr(endings, "_RETRY_S", 0.02)
 
 
 @pytest.mark.usefixtures("quick_retries")
@@ -216,7 +218,7 @@ def test_the_last_step_may_fail_and_is_made_up_for(tmp_path: Path, monkeypatch: 
                 transaction_markers.write_markers(*arguments)
                 failing_writes(node, TRANSACTION_STATE_TOPIC, disk)
 
-            disk.setattr(transaction_coordinator, "write_markers", then_full)
+            disk.setattr(endings, "deliver_markers", then_full)
             assert isinstance(await commit(node, producer), ProducerIdentity)
             assert is_decided(node)
         await until(lambda: state(node) is TransactionState.COMPLETE_COMMIT)
@@ -255,7 +257,7 @@ def test_a_commit_whose_markers_were_lost_is_repeated(tmp_path: Path, monkeypatc
             assert log.aborted_transactions(0, log.log_end_offset) == []
 
     with monkeypatch.context() as power_failure:
-        power_failure.setattr(transaction_coordinator, "write_markers", lambda node, end, places, done: done({}))
+        power_failure.setattr(endings, "deliver_markers", lambda node, end, places, done: done({}))
         run(tmp_path, lose)
     run(tmp_path, find_ended)
 
@@ -320,7 +322,7 @@ def test_a_large_transaction_log_is_loaded_in_the_background(tmp_path: Path, mon
         await resumed(node)
 
     with monkeypatch.context() as crash:
-        crash.setattr(transaction_coordinator, "write_markers", lambda *arguments: None)
+        crash.setattr(endings, "deliver_markers", lambda *arguments: None)
         run(tmp_path, decide)
     monkeypatch.setattr(limits, "COORDINATOR_LOAD_RECORDS_PER_TURN", 1)
     run(tmp_path, come_back)
