@@ -1,0 +1,154 @@
+"""One process of a simulated broker: a node put together as `broker/main.py` does, on simulated parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from penstock.broker.etcd.metadata_store import EtcdMetadataStore
+from penstock.broker.etcd.stored_cluster import create_cluster, load
+from penstock.broker.housekeeping import Housekeeping
+from penstock.broker.main import open_node
+from penstock.broker.network.endpoints import BoundListener
+from penstock.broker.network.server import Server
+from penstock.broker.node import Node
+from penstock.core.clock import Entropy
+from penstock.core.metrics import Metrics
+from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.changes import Endpoint
+from penstock.metadata.key_value_store import LeaseId, StoreUnavailable
+from tests.simulation.cluster.client import BROKER_PORT
+from tests.simulation.cluster.etcd import EtcdClient
+from tests.simulation.cluster.network import ListeningSocket, NetworkSender
+from tests.simulation.cluster.world import ProcessClock, ProcessLoop, SimulationFault
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.broker import Broker
+
+SESSION_TIMEOUT_MS: Final = 3000
+HEARTBEAT_INTERVAL_MS: Final = 700
+LISTENER_NAME: Final = "PLAINTEXT"
+DIRECTORY: Final = Path("/data")
+
+SETTINGS: Final = {
+    "log.dirs": str(DIRECTORY),
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "700",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "500",
+    "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
+    "log.message.timestamp.before.max.ms": str((1 << 63) - 1),
+}
+
+
+@cache
+def config_of(broker_id: int, host: str) -> BrokerConfig:
+    settings = {
+        **SETTINGS,
+        "node.id": str(broker_id),
+        "broker.rack": f"rack{broker_id}",
+        "listeners": f"{LISTENER_NAME}://{host}:{BROKER_PORT}",
+    }
+    return BrokerConfig.load(overrides=[f"{name}={text}" for name, text in settings.items()])
+
+
+class BrokerProcess:
+    node: Node
+
+    def __init__(self, broker: Broker, loop: ProcessLoop, entropy: Entropy) -> None:
+        self.broker = broker
+        self.loop = loop
+        self.is_open = False
+        """Whether its topics are open: what it holds can be looked at."""
+        self._entropy = entropy
+        self._stopping: asyncio.Future[None] = loop.create_future()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, on_end: Callable[[BrokerProcess], None]) -> None:
+        self._task = self.loop.create_task(self._serve())
+        self._task.add_done_callback(lambda done: self._ended(done, on_end))
+
+    def stop(self) -> None:
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+
+    def _ended(self, done: asyncio.Task[None], on_end: Callable[[BrokerProcess], None]) -> None:
+        error = done.exception()
+        if error is not None:
+            raise SimulationFault(f"{self.broker} failed: {error!r}") from error
+        on_end(self)
+
+    async def _serve(self) -> None:
+        broker, loop = self.broker, self.loop
+        config = config_of(broker.broker_id, broker.host)
+        store = await self._open_store(config)
+        self.node = node = open_node(
+            config,
+            DIRECTORY,
+            store,
+            loop,
+            self._fail,
+            clock=ProcessClock(loop),
+            entropy=self._entropy,
+            metrics=Metrics(),
+            fs=broker.disk,
+        )
+        registered = loop.create_future()
+        node.register({LISTENER_NAME: Endpoint(broker.host, BROKER_PORT)}, registered.set_result)
+        assert await registered is None
+        node.open_topics()
+        self.is_open = True
+        server = Server(node, NetworkSender)
+        await server.listen([BoundListener(LISTENER_NAME, cast("Any", ListeningSocket(broker.host, BROKER_PORT)))])
+        housekeeping = Housekeeping(node)
+        housekeeping.start()
+        loop.call_soon(node.resume_transactions)
+        await self._stopping
+        housekeeping.stop()
+        await node.tasks.close()
+        server.close()
+        node.close(clean=True)
+
+    async def _open_store(self, config: BrokerConfig) -> EtcdMetadataStore:
+        cluster = self.broker.cluster
+        store = EtcdClient(cluster.etcd, cluster.network, self.loop, self.broker.host)
+        keys = cluster.truth.keys
+        while True:
+            try:
+                await create_cluster(store, keys, "the cluster")
+                if self.broker.lease_id is not None:
+                    await store.revoke_lease(self.broker.lease_id)
+                stored = await load(store, keys)
+                break
+            except StoreUnavailable:
+                await asyncio.sleep(0.2)
+        opened = EtcdMetadataStore(
+            store,
+            stored,
+            keys,
+            broker_id=self.broker.broker_id,
+            incarnation=self._entropy.uuid().hex(),
+            clock=ProcessClock(self.loop),
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+            request_timeout_ms=5000,
+            on_lease=self._keep_lease,
+            on_fatal=self._fail,
+        )
+        return opened
+
+    def _keep_lease(self, lease_id: LeaseId) -> None:
+        self.broker.lease_id = lease_id
+
+    def _fail(self, message: str) -> None:
+        raise SimulationFault(f"{self.broker}: {message}")
