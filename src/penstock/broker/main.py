@@ -48,9 +48,10 @@ from penstock.metadata.broker_config import BrokerConfig, is_secret
 from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
 from penstock.metadata.changes import Endpoint
 from penstock.metadata.config_definition import ConfigError, names_without_effect
+from penstock.metadata.data_directory import StoreError, StoreInUse
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.store import MetadataStore
-from penstock.metadata.store_local import LocalJournal, StoreError, StoreInUse
+from penstock.metadata.store_local import LocalJournal
 from penstock.metadata.topic_config import TopicConfig
 from penstock.monitoring.listening import CannotListen, address_of, bind
 from penstock.monitoring.logs import print_error

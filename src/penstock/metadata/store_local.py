@@ -5,7 +5,8 @@ change of the cluster image, in lines (`journal_lines.py`); a line is one append
 When the journal has grown well past the size of the live metadata, an atomic rename replaces it with a compact one.
 
 Every method blocks on the disk. `broker/local_metadata_store.py` calls them on a thread, one at a time, and owns the
-order of changes. This is the only module of the package that touches a disk. It knows nothing of logs or requests.
+order of changes. It and `data_directory.py` are the only modules of the package that touch a disk. Knows nothing of
+logs or requests.
 
 Invariants:
 - What `append` returned from is on disk, whole. What it failed on is not: a partly written line is cut off again.
@@ -16,34 +17,34 @@ Invariants:
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.core.ids import uuid_text
-from penstock.core.properties import PropertiesError, format_properties, parse_properties
 from penstock.metadata.change_records import decode_change, encode_change
 from penstock.metadata.changes import DurableChange
+from penstock.metadata.data_directory import (
+    META_PROPERTIES,
+    OWNER_ONLY,
+    StoreError,
+    lock_directory,
+    put_in_place,
+    read_meta_properties,
+    replace_file,
+    unusable,
+    write_all,
+    write_meta_properties,
+)
 from penstock.metadata.image import ClusterImage, InvalidChange
 from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
-META_PROPERTIES: Final = "meta.properties"
 JOURNAL: Final = "metadata.journal"
 JOURNAL_FORMAT: Final = 1
 COMPACTION_BYTES_MIN: Final = 64 * 1024
 COMPACTION_GROWTH: Final = 4
-_OWNER_ONLY: Final = 0o600
-
-
-class StoreError(Exception):
-    """The directory cannot be used. The message is one line that names the file and the remedy."""
-
-
-class StoreInUse(StoreError):
-    """Another process uses the directory."""
 
 
 class LocalJournal:
@@ -67,9 +68,9 @@ class LocalJournal:
 
         `new_uuid` names a new cluster and directory; an existing directory keeps its own names.
         """
-        directory_fd = _lock_directory(directory)
+        directory_fd = lock_directory(directory)
         try:
-            identity = _read_meta_properties(directory / META_PROPERTIES)
+            identity = read_meta_properties(directory / META_PROPERTIES)
             journal_path = directory / JOURNAL
             if not journal_path.exists():
                 if identity:
@@ -78,11 +79,11 @@ class LocalJournal:
                         "restore it from a backup, or use another data directory"
                     )
                 header = _new_header(node_id, cluster_id, new_uuid)
-                _replace_file(journal_path, encode_line(header), directory_fd)
+                replace_file(journal_path, encode_line(header), directory_fd)
             return cls._open_journal(directory, directory_fd, identity, node_id, cluster_id)
         except OSError as error:
             os.close(directory_fd)
-            raise _unusable(directory, error) from error
+            raise unusable(directory, error) from error
         except BaseException:
             os.close(directory_fd)
             raise
@@ -95,14 +96,20 @@ class LocalJournal:
         journal_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             if os.fstat(journal_fd).st_mode & 0o077:  # written by an earlier version, or copied
-                os.fchmod(journal_fd, _OWNER_ONLY)
+                os.fchmod(journal_fd, OWNER_ONLY)
             content = path.read_bytes()
             try:
                 values, valid_bytes = decode_lines(content)
                 header = _checked_header(path, values)
                 _check_identity(directory, header, identity, node_id, cluster_id)
                 if not identity:
-                    _write_meta_properties(directory, header, directory_fd)
+                    write_meta_properties(
+                        directory,
+                        directory_fd,
+                        cluster_id=header["cluster_id"],
+                        directory_id=header["directory_id"],
+                        node_id=header["node_id"],
+                    )
                 journal = cls(directory, directory_fd, journal_fd, header)
                 journal._replay(values)
             except JournalDamage as damage:
@@ -129,7 +136,7 @@ class LocalJournal:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._failure}; restart the broker.")
         line = encode_line([encode_change(change) for change in changes])
         try:
-            _write_all(self._journal_fd, line, self._size)
+            write_all(self._journal_fd, line, self._size)
         except OSError as error:
             self._cut_back()
             raise BrokerError(
@@ -169,7 +176,7 @@ class LocalJournal:
         snapshot = b"".join(lines)
         if self._size > COMPACTION_GROWTH * len(snapshot):
             try:
-                fresh_fd = _put_in_place(self._directory / JOURNAL, snapshot)
+                fresh_fd = put_in_place(self._directory / JOURNAL, snapshot)
             except OSError:
                 # The old journal still holds everything. On a full disk, try again when it has doubled.
                 self._compact_at = self._size * 2
@@ -205,27 +212,6 @@ class LocalJournal:
             os.fsync(self._journal_fd)
         except OSError as error:
             self._failure = f"The metadata journal could not be cut back: {error.strerror}"
-
-
-def _lock_directory(directory: Path) -> int:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _unusable(directory, error) from error
-    try:
-        fcntl.flock(directory_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(directory_fd)
-        raise StoreInUse(
-            f"{directory} is in use by another broker; stop that one, or use another data directory"
-        ) from None
-    return directory_fd
-
-
-def _unusable(directory: Path, error: OSError) -> StoreError:
-    place = error.filename or directory
-    return StoreError(f"{place}: {error.strerror}; check the data directory's permissions and free space")
 
 
 def _new_header(node_id: int, cluster_id: str | None, new_uuid: Callable[[], bytes]) -> dict[str, Any]:
@@ -273,64 +259,3 @@ def _check_identity(
                 f"{directory / META_PROPERTIES}: {key} is {identity[key]}, but {JOURNAL} says {header[field]}; "
                 "restore both files from the same backup"
             )
-
-
-def _read_meta_properties(path: Path) -> dict[str, str]:
-    """The file's values; empty if there is none."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except UnicodeDecodeError:
-        raise StoreError(f"{path}: not a text file; restore it from a backup") from None
-    try:
-        identity = {entry.key: entry.value for entry in parse_properties(text)}
-    except PropertiesError as error:
-        raise StoreError(f"{path}:{error.line_number}: {error.reason}; restore the file from a backup") from None
-    if identity.get("version") != "1":
-        raise StoreError(f"{path}: version={identity.get('version', '')} is not supported; expected version=1")
-    return identity
-
-
-def _write_meta_properties(directory: Path, header: dict[str, Any], directory_fd: int) -> None:
-    text = format_properties(
-        {
-            "cluster.id": header["cluster_id"],
-            "directory.id": header["directory_id"],
-            "node.id": str(header["node_id"]),
-            "version": "1",
-        }
-    )
-    _replace_file(directory / META_PROPERTIES, text.encode("utf-8"), directory_fd)
-
-
-def _replace_file(path: Path, content: bytes, directory_fd: int) -> None:
-    os.close(_put_in_place(path, content))
-    os.fsync(directory_fd)
-
-
-def _put_in_place(path: Path, content: bytes) -> int:
-    """Puts a whole file in place and returns its descriptor, or leaves what was there and raises OSError.
-
-    The rename is atomic, but on disk only once the directory has been flushed, which is the caller's.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _OWNER_ONLY)
-    try:
-        _write_all(fd, content, 0)
-        os.fsync(fd)
-        os.rename(temporary, path)
-    except BaseException:
-        os.close(fd)
-        temporary.unlink(missing_ok=True)
-        raise
-    return fd
-
-
-def _write_all(fd: int, content: bytes, position: int) -> None:
-    """pwrite until everything is written: on a nearly full disk a write may stop half way without an error."""
-    view = memoryview(content)
-    while view:
-        written = os.pwrite(fd, view, position)
-        view = view[written:]
-        position += written

@@ -19,9 +19,10 @@ from penstock.metadata.changes import (
     TopicConfigChanged,
     TopicDeleted,
 )
+from penstock.metadata.data_directory import META_PROPERTIES, StoreError
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.journal_lines import JournalDamage, decode_lines, encode_line
-from penstock.metadata.store_local import COMPACTION_BYTES_MIN, JOURNAL, META_PROPERTIES, LocalJournal, StoreError
+from penstock.metadata.store_local import COMPACTION_BYTES_MIN, JOURNAL, LocalJournal
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.clocks import SeededEntropy
 from tests.unit.metadata.images import created, partition, topic_id
@@ -237,7 +238,8 @@ def test_a_foreign_meta_properties_is_refused(tmp_path: Path, old: str, new: str
 def test_the_directory_is_locked_against_other_processes(tmp_path: Path, journal: LocalJournal) -> None:
     program = f"""
 import pathlib
-from penstock.metadata.store_local import LocalJournal, StoreError
+from penstock.metadata.data_directory import StoreError
+from penstock.metadata.store_local import LocalJournal
 try:
     LocalJournal.open(pathlib.Path({str(tmp_path)!r}), node_id=1, new_uuid=lambda: bytes(16))
 except StoreError as error:
