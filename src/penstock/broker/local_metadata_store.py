@@ -41,6 +41,8 @@ class _Proposal:
 class LocalMetadataStore:
     """Implements `MetadataStore`. Belongs to the event loop."""
 
+    lease_deadline_ms = None
+
     def __init__(self, journal: LocalJournal, loop: asyncio.AbstractEventLoop) -> None:
         self.image = journal.image
         self._ahead = self.image.copy()
@@ -68,6 +70,9 @@ class LocalMetadataStore:
         self._closed = True
         self._thread.shutdown(wait=True)
         self._journal.close()
+
+    async def leave(self) -> None:
+        """There is no other broker."""
 
     def _begin_round(self) -> None:
         if self._closed:

@@ -12,6 +12,7 @@ written under the path of a directory that was moved or deleted: another broker 
 from __future__ import annotations
 
 import errno
+import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -45,7 +46,6 @@ STRAY_SUFFIX: Final = "-stray"
 SET_ASIDE_NAME: Final = "set-aside"  # when a stray directory was set aside, in milliseconds
 
 _CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
-_CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]*)")
 
 
@@ -64,6 +64,7 @@ class LogDirectory:
         "_fs",
         "_lock",
         "_report_damage",
+        "clean_shutdown_epoch",
         "high_watermarks",
         "logs",
         "path",
@@ -77,6 +78,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}  # from the checkpoint
         self.was_clean = False
+        self.clean_shutdown_epoch: int | None = None  # the broker epoch in the marker of a clean shutdown
         self.removed_strays: list[str] = []
         self._checkpointed: set[TopicPartition] = set()  # partitions that may be in a checkpoint on disk
         self._cleaned_offsets: dict[TopicPartition, int] = {}  # as they are in the checkpoint
@@ -115,6 +117,7 @@ class LogDirectory:
             *cleaned_offsets,
         }
         if directory.was_clean:
+            directory.clean_shutdown_epoch = _epoch_in(fs.read_file(f"{path}/{CLEAN_SHUTDOWN_NAME}"))
             # Removed before any log is opened: if this process crashes now, the next one must recover.
             fs.remove_file(f"{path}/{CLEAN_SHUTDOWN_NAME}")
             fs.sync_directory(path)
@@ -275,8 +278,9 @@ class LogDirectory:
         sync_all: SyncAll = sync_in_turn,
         *,
         offline: Collection[TopicPartition] = (),
+        broker_epoch: int = -1,
     ) -> None:
-        """Closes every log and, if everything reached the disk, writes the clean-shutdown marker.
+        """Closes every log and, if everything reached the disk, writes the clean-shutdown marker with the broker epoch.
 
         `sync_all` syncs all tickets or raises; it may use threads. Logs that are `offline` are left as they are, and
         without a marker, so that the next start recovers them.
@@ -291,7 +295,8 @@ class LogDirectory:
         if write_cleaned_offsets is not None:
             write_cleaned_offsets()
         if not offline:
-            self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT, sync=True)
+            marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+            self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", marker, sync=True)
         self.logs.clear()
         self._lock = None
 
@@ -333,3 +338,12 @@ class LogDirectory:
             self._report_damage(Damage(path, 0, len(content), "it is not an offset checkpoint, and was not used"))
             return {}
         return offsets
+
+
+def _epoch_in(marker: bytes) -> int | None:
+    """The broker epoch in a clean-shutdown marker. Markers of old versions are empty, and -1 stands for none."""
+    try:
+        epoch = json.loads(marker)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return epoch if isinstance(epoch, int) and epoch >= 0 else None

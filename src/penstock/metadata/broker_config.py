@@ -38,6 +38,7 @@ from penstock.metadata.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
+from penstock.metadata.metadata_store_settings import MetadataStoreSettings, metadata_store_settings
 from penstock.metadata.unsupported_broker_configs import NAMES_WITHOUT_EFFECT, refusal
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
@@ -67,6 +68,7 @@ class BrokerConfig:
     sasl_mechanism_inter_broker_protocol: str | None
     ssl_endpoint_identification_algorithm: str
     log_dirs: tuple[str, ...]
+    metadata_store: MetadataStoreSettings | None
 
     authorizer_class_name: str
     super_users: tuple[str, ...]
@@ -194,6 +196,10 @@ class BrokerConfig:
         values["log_dirs"] = _effective("log.dirs", layers) or _effective("log.dir", layers)
         values["super_users"] = _super_users(str(_effective("super.users", layers)))
         values.update(_listeners(layers))
+        has_node_id = any(layers.get(name) is not None for name in ("node.id", "broker.id"))
+        values["metadata_store"] = metadata_store_settings(
+            lambda name: _effective(name, layers), has_node_id=has_node_id
+        )
         return cls(layers=layers, without_effect=without_effect, **values)
 
 
@@ -206,6 +212,7 @@ _SPECIAL_FIELDS: Final = {
     "inter_broker_listener_name",
     "listener_security",
     "log_dirs",
+    "metadata_store",
     "super_users",
 }
 _NAMES: Final = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.metadata.cluster_definitions import CLUSTER_DEFINITIONS
 from penstock.metadata.config_definition import INT_MAX, LONG_MAX, ConfigDefinition, ConfigType, DynamicScope, table
 from penstock.metadata.listener_security import PROTOCOLS, SASL_MECHANISMS
 from penstock.metadata.topic_config_definitions import (
@@ -384,6 +385,7 @@ BROKER_CONFIGS: Final = table((
             "The replication factor of the offsets topic.", minimum=1),
     _define("offsets.topic.segment.bytes", _INT, "104857600",
             "The segment size of the offsets topic.", minimum=1),
+    *CLUSTER_DEFINITIONS,
     *TUNING_DEFINITIONS,
     # This version of Penstock, for tools that ask.
     _define(WITHOUT_EFFECT, _LIST, ",".join(each.name for each in TOPIC_CONFIGS.values() if not each.has_effect),

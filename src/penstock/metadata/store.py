@@ -1,7 +1,8 @@
 """The interface of a metadata store: decisions go in, an ordered stream of committed changes comes out.
 
 A single node keeps its metadata in a local journal (`broker/local_metadata_store.py` on `store_local.py`). A cluster
-will keep it in etcd. A node works with either, because it relies on nothing but this interface:
+keeps it in etcd (`broker/etcd/metadata_store.py` on `key_value_store.py`). A node works with either, because it relies
+on nothing but this interface:
 
 - A proposal is a function, not a list of changes. The store runs it when its turn comes, on the newest image, and
   commits what it returns. Two CreateTopics for one name therefore cannot both succeed, however close together they
@@ -36,8 +37,8 @@ OnDecided = Callable[[BrokerError | None], None]
 
 @dataclass(frozen=True, slots=True)
 class CommittedChanges:
-    """The changes of one proposal, which are committed all together. `position` grows with every entry of the stream:
-    a count for the journal, the revision for etcd."""
+    """The changes of one proposal, which are committed all together, and `position`, the number of the proposal. The
+    end of a session, which no broker proposes, has the position of the proposal before it."""
 
     position: int
     changes: tuple[Change, ...]
@@ -57,6 +58,15 @@ class MetadataStore(Protocol):
         """Commits what `decide` returns. Calls back exactly once, unless the store is closed before."""
         ...
 
+    @property
+    def lease_deadline_ms(self) -> int | None:
+        """Until when this broker may act on its own, by the monotonic clock of its node. None: for ever."""
+        ...
+
     def close(self) -> None:
         """Waits for a write that is running. Proposals that were not answered stay unanswered."""
+        ...
+
+    async def leave(self) -> None:
+        """After `close`: the other brokers learn at once that this one is gone, as far as they can be told."""
         ...

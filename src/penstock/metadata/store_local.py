@@ -76,7 +76,8 @@ class LocalJournal:
                 if identity:
                     raise StoreError(
                         f"{journal_path} is missing although {META_PROPERTIES} is there; "
-                        "restore it from a backup, or use another data directory"
+                        "restore it from a backup, use another data directory, or set metadata.store if this is a "
+                        "broker of a cluster"
                     )
                 header = _new_header(node_id, cluster_id, new_uuid)
                 replace_file(journal_path, encode_line(header), directory_fd)

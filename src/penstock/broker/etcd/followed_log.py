@@ -78,7 +78,7 @@ class FollowedLog:
         self._watching: asyncio.Task[None] | None = None
 
     async def moved(self) -> None:
-        """Until the watch has delivered something more."""
+        """Until the watch has delivered something more, or `notify` was called."""
         await self._moved.wait()
 
     async def catch_up(self) -> None:
@@ -166,7 +166,7 @@ class FollowedLog:
         self._on_entries({entry.proposer for _, entry in entries})
         for broker_id in gone:
             self._end_registration(broker_id)
-        self._notify()
+        self.notify()
 
     def _end_registration(self, broker_id: BrokerId) -> None:
         registration = self.registrations.pop(broker_id, None)
@@ -192,13 +192,14 @@ class FollowedLog:
         self._on_entries(cluster.proposers)
         for broker_id, registration in ended:
             self._on_registration_ended(broker_id, registration)
-        self._notify()
+        self.notify()
 
     def _tell(self, changes: tuple[Change, ...]) -> None:
         if changes and self.on_committed is not None:
             self.on_committed(CommittedChanges(self.position, changes))
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Wakes everything that waits for `moved`."""
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 

@@ -15,7 +15,13 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
 
-from penstock.broker.etcd.http_connection import ConnectionFailed, HttpConnection, Member, NotConnected
+from penstock.broker.etcd.http_connection import (
+    CONNECT_TIMEOUT_S,
+    ConnectionFailed,
+    HttpConnection,
+    Member,
+    NotConnected,
+)
 from penstock.broker.etcd.messages import (
     Message,
     TokenExpired,
@@ -66,6 +72,7 @@ class EtcdGateway:
         user: str | None = None,
         password: str | None = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        keep_alive_timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
         assert members
         self._members = members
@@ -75,6 +82,7 @@ class EtcdGateway:
         self._password = password
         self._token: str | None = None
         self._call_timeout_s = call_timeout_s
+        self._keep_alive_timeout_s = keep_alive_timeout_s
         self._idle: list[HttpConnection] = []
         self._open: set[HttpConnection] = set()
         self._is_closed = False
@@ -123,7 +131,7 @@ class EtcdGateway:
         return Lease(LeaseId(int(answer["ID"])), int(answer["TTL"]) * 1000)
 
     async def keep_alive(self, lease_id: LeaseId) -> None:
-        answer = await self._call("/v3/lease/keepalive", {"ID": str(lease_id)})
+        answer = await self._call("/v3/lease/keepalive", {"ID": str(lease_id)}, self._keep_alive_timeout_s)
         if int(answer.get("result", {}).get("TTL", 0)) <= 0:
             raise LeaseNotFound(f"the lease {lease_id:x} has expired")
 
@@ -140,10 +148,11 @@ class EtcdGateway:
 
     # Calls and streams
 
-    async def _call(self, path: str, request: Mapping[str, Any]) -> Message:
+    async def _call(self, path: str, request: Mapping[str, Any], timeout_s: float | None = None) -> Message:
+        timeout_s = timeout_s or self._call_timeout_s
         for _ in range(2):
             try:
-                return await self._send(path, request, await self._headers())
+                return await self._send(path, request, await self._headers(), timeout_s)
             except TokenExpired as expired:
                 self._token = None
                 refusal = expired
@@ -154,13 +163,16 @@ class EtcdGateway:
             return {}
         if self._token is None:
             request = {"name": self._user, "password": self._password or ""}
-            self._token = str((await self._send("/v3/auth/authenticate", request, {}))["token"])
+            answer = await self._send("/v3/auth/authenticate", request, {}, self._call_timeout_s)
+            self._token = str(answer["token"])
         return {"Authorization": self._token}
 
-    async def _send(self, path: str, request: Mapping[str, Any], headers: Mapping[str, str]) -> Message:
-        connection = await self._connected()
+    async def _send(
+        self, path: str, request: Mapping[str, Any], headers: Mapping[str, str], timeout_s: float
+    ) -> Message:
+        connection = await self._connected(timeout_s)
         try:
-            async with asyncio.timeout(self._call_timeout_s):
+            async with asyncio.timeout(timeout_s):
                 status = await connection.send(path, encode(request), headers)
                 body = b"".join([piece async for piece in connection.body()])
         except TimeoutError:
@@ -189,7 +201,7 @@ class EtcdGateway:
 
     async def _stream(self, path: str, request: Mapping[str, Any]) -> AsyncGenerator[Message]:
         headers = {**await self._headers(), **_REQUIRE_LEADER}
-        connection = await self._connected(fresh=True)
+        connection = await self._connected(self._call_timeout_s, fresh=True)
         try:
             async with asyncio.timeout(self._call_timeout_s):
                 status = await connection.send(path, encode(request), headers)
@@ -223,7 +235,7 @@ class EtcdGateway:
 
     # Connections
 
-    async def _connected(self, *, fresh: bool = False) -> HttpConnection:
+    async def _connected(self, timeout_s: float, *, fresh: bool = False) -> HttpConnection:
         """A connection to the current member, or to the first one behind it that accepts one."""
         if self._is_closed:
             raise StoreUnavailable("the connection to etcd was closed")
@@ -236,7 +248,7 @@ class EtcdGateway:
         for _ in self._members:
             member = self._members[self._current]
             try:
-                connection = await HttpConnection.open(member, self._tls)
+                connection = await HttpConnection.open(member, self._tls, min(timeout_s, CONNECT_TIMEOUT_S))
             except NotConnected as failure:
                 failures.append(str(failure))
                 self._next_member(member)

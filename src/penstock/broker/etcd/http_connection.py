@@ -54,9 +54,9 @@ class HttpConnection:
         self._http = h11.Connection(h11.CLIENT)
 
     @classmethod
-    async def open(cls, member: Member, tls: ssl.SSLContext | None) -> HttpConnection:
+    async def open(cls, member: Member, tls: ssl.SSLContext | None, timeout_s: float) -> HttpConnection:
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 reader, writer = await asyncio.open_connection(member.host, member.port, ssl=tls)
         except TimeoutError:
             raise NotConnected(f"{member} does not accept connections") from None

@@ -140,13 +140,13 @@ class EtcdMetadataStore:
             proposal.cancel()
 
     async def leave(self) -> None:
-        """Ends the session of a broker that stops cleanly, so that the others need not wait for its time to live."""
         self._is_leaving = True
         lease_id = self.session.lease_id
         if lease_id is not None:
             with contextlib.suppress(StoreUnavailable, StoreRefused, TimeoutError):
                 async with asyncio.timeout(self._heartbeat_s):
                     await self._store.revoke_lease(lease_id)
+        await self._store.close()
 
     # Proposals
 
@@ -259,6 +259,7 @@ class EtcdMetadataStore:
     def _lease_taken(self, lease_id: LeaseId) -> None:
         self._on_lease(lease_id)
         self._register_again()
+        self._log.notify()  # a registration may wait for the lease
 
     def _remember_registration(self, proposal: Proposal) -> None:
         for change in proposal.changes:

@@ -43,6 +43,7 @@ class Session:
         self._interval_s = heartbeat_interval_ms / 1000
         self._on_lease = on_lease
         self._is_lost = asyncio.Event()
+        self._is_lost.set()  # there is none yet
         self.lease_id: LeaseId | None = None
         self.deadline_ms = clock.monotonic_ms()
         """By the monotonic clock. In the past while there is no lease."""
