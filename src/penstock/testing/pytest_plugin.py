@@ -1,4 +1,4 @@
-"""pytest fixtures: `penstock_broker`, `penstock_broker_factory`.
+"""pytest fixtures: `penstock_broker`, `penstock_broker_factory`, `penstock_cluster`, `penstock_cluster_factory`.
 
 pytest discovers this plugin when Penstock is installed, and imports it in every run; broker code is therefore imported
 only when a test uses a fixture.
@@ -15,10 +15,22 @@ import pytest
 
 if TYPE_CHECKING:
     from penstock.testing.broker import Broker
+    from penstock.testing.cluster import Cluster
 
 
 class BrokerFactory(Protocol):
     def __call__(self, *, config: Mapping[str, str] | None = None, data_dir: Path | str | None = None) -> Broker: ...
+
+
+class ClusterFactory(Protocol):
+    def __call__(
+        self,
+        *,
+        brokers: int = 3,
+        config: Mapping[str, str] | None = None,
+        broker_configs: Mapping[int, Mapping[str, str]] | None = None,
+        etcd_members: int = 1,
+    ) -> Cluster: ...
 
 
 @pytest.fixture(scope="session")
@@ -46,5 +58,36 @@ def penstock_broker_factory() -> Iterator[BrokerFactory]:
 
         def start(*, config: Mapping[str, str] | None = None, data_dir: Path | str | None = None) -> Broker:
             return brokers.enter_context(Broker(config=config, data_dir=data_dir))
+
+        yield start
+
+
+@pytest.fixture
+def penstock_cluster(penstock_cluster_factory: ClusterFactory) -> Cluster:
+    """Three brokers and an etcd of the test's own, with faults on call; all of it is gone after the test.
+
+    def test_mine(penstock_cluster):
+        penstock_cluster.kill(penstock_cluster.leader("orders", 0))
+    """
+    return penstock_cluster_factory()
+
+
+@pytest.fixture
+def penstock_cluster_factory() -> Iterator[ClusterFactory]:
+    """Call it to start a cluster of another size, or with your own settings."""
+    from penstock.testing.cluster import Cluster
+
+    with contextlib.ExitStack() as clusters:
+
+        def start(
+            *,
+            brokers: int = 3,
+            config: Mapping[str, str] | None = None,
+            broker_configs: Mapping[int, Mapping[str, str]] | None = None,
+            etcd_members: int = 1,
+        ) -> Cluster:
+            return clusters.enter_context(
+                Cluster(brokers=brokers, config=config, broker_configs=broker_configs, etcd_members=etcd_members)
+            )
 
         yield start
