@@ -115,8 +115,8 @@ class Report:
             f"repeated {copies.repeated}, torn {copies.torn}, aborted and read {copies.aborted_read}, committed and "
             f"missing {copies.committed_missing}, out of order {copies.out_of_order}, strange {copies.strange}",
             f"offset commits: {self.commits} acknowledged",
-            f"writes resumed {resumed[len(resumed) // 2]:.1f} s after a heal (median), {resumed[-1]:.1f} s at most; all "
-            f"replicas in sync after {in_sync[len(in_sync) // 2]:.1f} s in the median, {in_sync[-1]:.1f} s at most",
+            f"writes resumed {resumed[len(resumed) // 2]:.1f} s after a heal, {resumed[-1]:.1f} s at most (all "
+            f"partitions); replicas in sync after {in_sync[len(in_sync) // 2]:.1f} s, {in_sync[-1]:.1f} s at most",
             *(f"  problem: {problem}" for problem in (*copies.problems, *self.problems)),
         ]
 
