@@ -68,9 +68,10 @@ class Invariants:
         self._checked: tuple[int, int] = (-1, -1)
         self._growth = 0
 
-    def check(self, brokers: list[Broker]) -> None:
+    def check(self, touched: list[Broker], brokers: list[Broker]) -> None:
+        """`touched` are those that may have changed since the last look."""
         changed = [
-            (broker, partition) for broker in brokers for partition in broker.replicas() if self._has_changed(partition)
+            (broker, partition) for broker in touched for partition in broker.replicas() if self._has_changed(partition)
         ]
         for broker, partition in changed:
             if partition.is_leader:

@@ -44,6 +44,8 @@ class World:
         self.digest = 0
         """Checksum of the trace: two runs with the same one were the same run."""
         self.fault: BaseException | None = None
+        self.active: dict[ProcessLoop, None] = {}
+        """The processes that did something since this was emptied."""
         self.dead: list[ProcessLoop] = []
         """Kept, so that what they had begun is not unwound in the middle of the run."""
         self._ready: deque[asyncio.Handle] = deque()
@@ -92,6 +94,7 @@ class World:
                 loop.stalled.append(handle)
                 continue
             self.events += 1
+            self.active[loop] = None
             asyncio._set_running_loop(loop)
             try:
                 handle._run()
