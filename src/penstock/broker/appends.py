@@ -51,7 +51,7 @@ class AppendGroup(Deferred, Generic[Subject]):
         self.appends: list[tuple[Partition, Append, Subject]] = []
 
     def add(self, partition: Partition, append: Append, subject: Subject) -> None:
-        self._round.partitions.add(partition)
+        self._round.partitions[partition] = None
         self.appends.append((partition, append, subject))
 
     def written(self) -> None:
@@ -151,7 +151,7 @@ class AppendRound:
     def __init__(self, loop: asyncio.AbstractEventLoop, flusher: Flusher) -> None:
         self.loop = loop
         self.flusher = flusher
-        self.partitions: set[Partition] = set()  # with staged batches
+        self.partitions: dict[Partition, None] = {}  # with staged batches
         self._groups: list[AppendGroup[object]] = []
         self._write_is_scheduled = False
 
@@ -162,7 +162,7 @@ class AppendRound:
     def write(self) -> None:
         """Writes until nothing is staged: a completed group may stage further batches, such as a transaction's end."""
         while self._groups:
-            partitions, self.partitions = self.partitions, set()
+            partitions, self.partitions = self.partitions, {}
             groups, self._groups = self._groups, []
             for partition in partitions:
                 partition.write_staged()

@@ -36,7 +36,7 @@ class Flusher:
         self._round_began_s = 0.0
         self._on_fatal = on_fatal
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-flush")
-        self._partitions: set[Partition] = set()
+        self._partitions: dict[Partition, None] = {}
         self._callbacks: list[tuple[Partition, FlushCallback]] = []
         self._running = False
         self._failure: OSError | None = None
@@ -47,7 +47,7 @@ class Flusher:
         if self._failure is not None:
             callback(self._failure)
             return
-        self._partitions.add(partition)
+        self._partitions[partition] = None
         self._callbacks.append((partition, callback))
         if not self._running:
             self._running = True
@@ -58,7 +58,7 @@ class Flusher:
         self._thread.shutdown(wait=True)
 
     def _start_round(self) -> None:
-        partitions, self._partitions = self._partitions, set()
+        partitions, self._partitions = self._partitions, {}
         callbacks, self._callbacks = self._callbacks, []
         self._round_began_s = perf_counter()
         tickets = []

@@ -129,7 +129,7 @@ class Partition:
         self._staged_bytes = 0
         self._counted_end_offset = log.log_end_offset
         self._unseen_bytes = 0  # behind the high watermark: written or staged, not yet readable
-        self._waiters: set[Waiter] = set()
+        self._waiters: dict[Waiter, None] = {}
         self._take_role(role)
 
     def __repr__(self) -> str:
@@ -337,10 +337,10 @@ class Partition:
     # Waiting
 
     def add_waiter(self, waiter: Waiter) -> None:
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
 
     def remove_waiter(self, waiter: Waiter) -> None:
-        self._waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
 
     def deleted(self) -> None:
         """The topic was deleted. Waiters look the partition up again, and get the error."""

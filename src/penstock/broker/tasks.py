@@ -22,7 +22,7 @@ class Tasks:
     def __init__(self, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[str], None]) -> None:
         self._loop = loop
         self._on_fatal = on_fatal
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], None] = {}
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -32,7 +32,7 @@ class Tasks:
         """Runs `work` until it ends, is cancelled, or the node closes. The task may be cancelled at any time."""
         assert not self._is_closed, "the node is closed"
         task = self._loop.create_task(work, name=name)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -49,7 +49,7 @@ class Tasks:
             await asyncio.wait(tuple(self._running))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if task.cancelled():
             return
         error = task.exception()

@@ -33,7 +33,7 @@ class Server:
     def __init__(self, node: Node, new_sender: NewSender = Sender) -> None:
         self._node = node
         self.new_sender = new_sender
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._listeners: list[asyncio.Server] = []
         self._idle_check: asyncio.TimerHandle | None = None
         self._certificate_check: asyncio.TimerHandle | None = None
@@ -113,7 +113,7 @@ class Server:
             connection.close()
 
     def opened(self, connection: Connection) -> None:
-        self._connections.add(connection)
+        self._connections[connection] = None
         reason = self._limits.opened(connection.host, self._node.config)
         if reason is not None:
             self._refused_limit.value += 1
@@ -127,7 +127,7 @@ class Server:
                 connection.close_later(throttle_ms, "its address opens connections too often")
 
     def closed(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._limits.closed(connection.host)
 
     def _schedule_idle_check(self) -> None:

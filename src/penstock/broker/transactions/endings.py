@@ -74,7 +74,7 @@ class Endings:
         self._is_current = is_current
         self._on_written = on_written
         self._endings: dict[str, Ending] = {}
-        self._waiting: set[Ending] = set()  # for the next attempt
+        self._waiting: dict[Ending, None] = {}  # for the next attempt
         self._timer: asyncio.TimerHandle | None = None
 
     def is_ending(self, transactional_id: str, shard: Transactions) -> bool:
@@ -124,7 +124,7 @@ class Endings:
             ending.tell_client()
         elif lasting:
             ending.missing = sorted(lasting)
-            self._waiting.add(ending)
+            self._waiting[ending] = None
             self._attempt_later(_LEADER_RETRY_S if _LEADER_MOVES.issuperset(lasting.values()) else _RETRY_S)
             ending.tell_client()
         else:
@@ -146,7 +146,7 @@ class Endings:
 
     def _attempt_again(self) -> None:
         self._timer = None
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for ending in sorted(waiting, key=lambda each: each.transaction.transactional_id):
             if self._endings.get(ending.transaction.transactional_id) is not ending:
                 continue
