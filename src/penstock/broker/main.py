@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from penstock.broker.housekeeping import Housekeeping
+from penstock.broker.joining import join, register
 from penstock.broker.local_metadata_store import LocalMetadataStore
 from penstock.broker.log_settings import log_config
 from penstock.broker.network.endpoints import (
@@ -34,6 +35,7 @@ from penstock.broker.network.endpoints import (
 from penstock.broker.network.server import Server
 from penstock.broker.node import Node
 from penstock.broker.presence import loss_of
+from penstock.broker.start_error import StartError
 from penstock.broker.system import SystemClock, SystemEntropy
 from penstock.core.addresses import host_port_text, is_loopback
 from penstock.core.clock import Clock, Entropy
@@ -55,7 +57,6 @@ from penstock.metadata.store_local import LocalJournal
 from penstock.metadata.topic_config import TopicConfig
 from penstock.monitoring.listening import CannotListen, address_of, bind
 from penstock.monitoring.logs import print_error
-from penstock.protocol.error_codes import BrokerError
 
 if TYPE_CHECKING:
     import socket
@@ -88,14 +89,6 @@ OnReady = Callable[[Ready], None]
 
 RUNTIME_FILE: Final = "broker.json"
 _OPEN_FILES_WANTED: Final = 65_536
-
-
-class StartError(Exception):
-    """The broker cannot start. The message is one line: what, where, and what to do about it."""
-
-    def __init__(self, exit_code: ExitCode, message: str) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 def load_config(properties_file: Path | None, overrides: list[str]) -> BrokerConfig:
@@ -243,11 +236,22 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     entropy = SystemEntropy()
-    store = open_store(config, directory, loop, entropy)
-    node = open_node(config, directory, store, loop, on_fatal, clock=SystemClock(), entropy=entropy, metrics=Metrics())
+    clock = SystemClock()
+    if config.metadata_store is None:
+        store: MetadataStore = open_store(config, directory, loop, entropy)
+    else:
+        joined = await join(config, directory, stopped, on_fatal, clock=clock, entropy=entropy)
+        if joined is None:
+            return ExitCode.OK
+        store = joined
+    node = open_node(config, directory, store, loop, on_fatal, clock=clock, entropy=entropy, metrics=Metrics())
     endpoints = advertised_endpoints(config.advertised_listeners, bound)
-    await _register(node, endpoints)
+    # Before the broker registers: what the cluster decides from then on meets open logs.
     node.open_topics()
+    if not await register(node, endpoints, stopped):
+        node.close(clean=True)
+        await store.leave()
+        return ExitCode.OK
     # Before the first connection: how it is counted is decided when it is accepted.
     metrics_server = None if metrics_socket is None else await _serve_metrics(node, metrics_socket)
     server = Server(node)
@@ -285,6 +289,7 @@ async def _serve(
             failure.append(
                 loss or f"{directory}: not closed cleanly: {error.strerror}; the next start recovers the logs"
             )
+        await store.leave()
     if failure:
         print_error(failure[0], command="penstock broker")
         return ExitCode.FAILURE if loss is None else ExitCode.DATA_DIR_UNUSABLE
@@ -314,14 +319,6 @@ def open_store(
         raise StartError(ExitCode.DATA_DIR_IN_USE, str(error)) from None
     except StoreError as error:
         raise StartError(ExitCode.DATA_DIR_UNUSABLE, str(error)) from None
-
-
-async def _register(node: Node, endpoints: Mapping[str, Endpoint]) -> None:
-    registered: asyncio.Future[BrokerError | None] = node.loop.create_future()
-    node.register(endpoints, registered.set_result)
-    error = await registered
-    if error is not None:
-        raise StartError(ExitCode.FAILURE, f"the broker cannot register: {error.message}")
 
 
 def open_node(

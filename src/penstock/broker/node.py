@@ -13,6 +13,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.access import Access, authorizer_of
@@ -181,6 +182,18 @@ class Node:
         ):
             self.transactions.resume()
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether this broker must not act on its own now: the cluster may have taken its session for ended."""
+        deadline_ms = self.store.lease_deadline_ms
+        return deadline_ms is not None and self.clock.monotonic_ms() >= deadline_ms
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration; -1 while it has none."""
+        own = self.image.brokers.get(self.broker_id)
+        return own.epoch if own is not None else -1
+
     def replica(self, place: TopicPartition) -> Partition | None:
         """This broker's replica of a partition; None if it has none."""
         if place.topic not in self.topics:
@@ -215,8 +228,13 @@ class Node:
 
     def register(self, endpoints: Mapping[str, Endpoint], on_decided: OnDecided) -> None:
         """Makes this broker known under the endpoints that it advertises, by listener name."""
-        registration = BrokerRegistered(BrokerImage(self.broker_id, endpoints, self.config.broker_rack))
-        self.propose(lambda image: [registration], on_decided)
+        broker = BrokerImage(self.broker_id, endpoints, self.config.broker_rack)
+        if self.store.lease_deadline_ms is None:
+            self.propose(lambda image: [BrokerRegistered(broker)], on_decided)
+        else:
+            from penstock.broker.registration import register_in_cluster
+
+            register_in_cluster(self, replace(broker, incarnation=self.entropy.uuid()), on_decided)
 
     def open_topics(self) -> None:
         """Opens this broker's replicas of every topic in the image. Files that belong to none of them are set aside."""
@@ -314,7 +332,12 @@ class Node:
         self.flusher.close()
         if clean:
             self.leave_offline_partitions()
-            self.log_directory.close(self._high_watermarks(), sync_all, offline=self.offline)
+            self.log_directory.close(
+                self._high_watermarks(),
+                sync_all,
+                offline=self.offline,
+                broker_epoch=-1 if self.store.lease_deadline_ms is None else self.broker_epoch,
+            )
         self.store.close()
 
     def _carry_out(self, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""Makes the connection to etcd from the broker's settings: TLS, user and password.
+"""Joins the cluster that the broker's settings name: makes the connection to etcd, with TLS, user and password.
 
 The password is read from its file once, at a start.
 """
@@ -6,12 +6,48 @@ The password is read from its file once, at a start.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
+from penstock.broker.etcd.broker_directory import BrokerDirectory
 from penstock.broker.etcd.gateway import CALL_TIMEOUT_S, EtcdGateway
 from penstock.broker.etcd.http_connection import Member, reason_of
+from penstock.broker.etcd.metadata_store import EtcdMetadataStore
+from penstock.broker.etcd.start import ClusterSettings, open_metadata_store
+from penstock.core.clock import Clock, Entropy
+from penstock.core.ids import BrokerId
+from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.config_definition import ConfigError
 from penstock.metadata.metadata_store_settings import MetadataStoreSettings
+
+
+async def join_cluster(
+    config: BrokerConfig, directory: Path, *, clock: Clock, entropy: Entropy, on_fatal: Callable[[str], None]
+) -> EtcdMetadataStore:
+    """Waits until etcd answers. Raises ConfigError and StoreError."""
+    settings = config.metadata_store
+    assert settings is not None
+    gateway = gateway_of(settings)
+    broker_directory = BrokerDirectory(directory, config.node_id)
+    try:
+        return await open_metadata_store(
+            gateway,
+            ClusterSettings(
+                settings.prefix,
+                BrokerId(config.node_id),
+                settings.session_timeout_ms,
+                settings.heartbeat_interval_ms,
+                config.request_timeout_ms,
+            ),
+            broker_directory,
+            clock=clock,
+            entropy=entropy,
+            on_fatal=on_fatal,
+        )
+    except BaseException:
+        broker_directory.close()
+        await gateway.close()
+        raise
 
 
 def gateway_of(settings: MetadataStoreSettings) -> EtcdGateway:
