@@ -116,7 +116,7 @@ async def _read_all(store: KeyValueStore, prefix: str) -> tuple[Revision, dict[s
     revision, begin, end = NO_REVISION, prefix, prefix_end(prefix)
     while True:
         page = await store.read(begin, end, revision=revision, limit=_PAGE_KEYS)
-        revision = page.revision
+        revision = revision or page.revision
         entries.update((entry.key, entry) for entry in page.entries)
         if not page.has_more:
             return revision, entries
