@@ -1,6 +1,6 @@
-"""`penstock up [DIRECTORY]`: a broker and an engine for pipelines, as one process tree.
+"""`penstock up [DIRECTORY]`: a broker or a cluster of them, and an engine for pipelines, as one process tree.
 
-Owns their order: the broker first, then Spark, then the pipelines and the socket for commands; and the reverse at the
+Owns their order: the brokers first, then Spark, then the pipelines and the socket for commands; and the reverse at the
 end, so that pipelines finish their batches while the broker is still there. What is shown is in `up_view.py`.
 
 Invariant: what should run is on disk (`pipeline/engine/desired_state.py`), so an engine that is killed continues where
@@ -35,10 +35,13 @@ from penstock.core.addresses import DEFAULT_DATA_DIR, DEFAULT_HOST, DEFAULT_PORT
 from penstock.core.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from penstock.cli.up_cluster import LocalCluster
     from penstock.cli.up_view import UpView
     from penstock.client.local_broker.process import BrokerProcess
     from penstock.pipeline.engine.herder import Herder
     from penstock.pipeline.engine.spark_host import SparkHost
+
+    Brokers = BrokerProcess | LocalCluster
 
 EPILOG: Final = (
     examples(
@@ -47,6 +50,7 @@ EPILOG: Final = (
         "penstock up --listen 127.0.0.1:19092 --set num.partitions=4",
         "penstock up --rest 127.0.0.1:8083               also run connectors; penstock connector create FILE.json",
         "penstock up --metrics 127.0.0.1:9404            serve metrics of broker and pipelines for Prometheus",
+        "penstock up --brokers 3                         a cluster on 127.0.0.1:9092 to 9094, with an etcd for it",
     )
     + "\n\n\b\nctrl-C lets the pipelines finish their batches and stops everything; a second ctrl-C does not wait.\n"
     "The next `penstock up` continues: `penstock stop NAME` stops a pipeline for good."
@@ -70,6 +74,10 @@ def up(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; may be repeated.")
     ] = None,
+    brokers: Annotated[
+        int,
+        typer.Option("--brokers", min=1, metavar="N", help="Run a cluster of N brokers, and an etcd for it."),
+    ] = 1,
     rest: Annotated[
         str | None,
         typer.Option("--rest", metavar="HOST:PORT", help="Also run a Connect worker, with its REST API there."),
@@ -84,32 +92,60 @@ def up(
     if directory is not None and not directory.is_dir():
         raise usage_error(f"{directory}: no such directory; a single file is run by `penstock run {directory}`")
     from penstock.cli.up_view import UpView
-    from penstock.client.local_broker.process import BrokerProcess, WithParent
 
     figures = Figures()
     with stop_on_signals() as stop, UpView.for_command(as_json) as view, figures.served(metrics) as served:
         if served is not None:
             view.metrics_served(served)
         data_dir.mkdir(parents=True, exist_ok=True)
-        broker = BrokerProcess.start(
+        broker = _start_brokers(
+            brokers,
             data_dir,
-            listen=listen,
-            settings=dict(parse_assignments(settings or (), "--set")),
-            lifetime=WithParent(),
-            metrics=None if metrics is None else f"{DEFAULT_HOST}:0",
+            listen,
+            dict(parse_assignments(settings or (), "--set")),
+            None if metrics is None else f"{DEFAULT_HOST}:0",
+            view,
         )
         try:
-            figures.broker_address = broker.metrics
+            figures.broker_address = next(iter(_metrics_of(broker).values()), None)
             view.broker_started(broker.bootstrap_servers)
+            for number, address in list(_metrics_of(broker).items())[1:]:
+                view.broker_metrics_served(number, address)
             _host_pipelines(data_dir, directory, broker, rest_address, stop, view, figures)
         finally:
             broker.terminate()
 
 
+def _start_brokers(
+    count: int, data_dir: Path, listen: str, settings: dict[str, str], metrics: str | None, view: UpView
+) -> Brokers:
+    from penstock.cli.up_cluster import LocalCluster, check_directory
+    from penstock.client.local_broker.process import BrokerProcess, WithParent
+
+    check_directory(data_dir, count)
+    if count == 1:
+        return BrokerProcess.start(data_dir, listen=listen, settings=settings, lifetime=WithParent(), metrics=metrics)
+    address = parse_address(listen, "--listen")
+    return LocalCluster.start(data_dir, count, listen=address, settings=settings, metrics=metrics, say=view.tell_line)
+
+
+def _metrics_of(brokers: Brokers) -> dict[int, str]:
+    """Where brokers serve their metrics, by number."""
+    if isinstance(brokers.metrics, dict):
+        return brokers.metrics
+    return {} if brokers.metrics is None else {1: brokers.metrics}
+
+
+def _are_running(brokers: Brokers) -> bool:
+    from penstock.cli.up_cluster import LocalCluster
+
+    return brokers.tend() if isinstance(brokers, LocalCluster) else brokers.is_running()
+
+
 def _host_pipelines(
     data_dir: Path,
     directory: Path | None,
-    broker: BrokerProcess,
+    broker: Brokers,
     rest: tuple[str, int] | None,
     stop: threading.Event,
     view: UpView,
@@ -163,7 +199,7 @@ def _host_pipelines(
 
 @contextlib.contextmanager
 def _connect_worker(
-    rest: tuple[str, int] | None, broker: BrokerProcess, spark_host: SparkHost, herder: Herder
+    rest: tuple[str, int] | None, broker: Brokers, spark_host: SparkHost, herder: Herder
 ) -> Iterator[str | None]:
     """A Connect worker on the same broker and the same Spark; yields the URL of its REST API."""
     if rest is None:
@@ -193,13 +229,13 @@ def _connect_worker(
         worker.stop()
 
 
-def _watch(herder: Herder, broker: BrokerProcess, stop: threading.Event, view: UpView) -> CommandError | None:
+def _watch(herder: Herder, broker: Brokers, stop: threading.Event, view: UpView) -> CommandError | None:
     """Returns when it is time to stop; with a failure if nobody asked for it."""
     from penstock.pipeline.spark.session import is_jvm_running
 
     while not stop.wait(_CHECK_S):
         view.show(herder.statuses())
-        if not broker.is_running():
+        if not _are_running(broker):
             return CommandError("the broker has ended, and so has all that needs it", ExitCode.FAILURE)
         if not is_jvm_running():
             return CommandError(

@@ -52,6 +52,15 @@ class UpView:
         self._address = address
         self._tell(f"broker on {address}; starting the engine", {"event": "broker", "address": address})
 
+    def tell_line(self, line: str) -> None:
+        """About the brokers of a cluster."""
+        if self._live is None:  # which would be drawn over
+            self._tell(line, {"event": "cluster", "message": line})
+
+    def broker_metrics_served(self, number: int, address: str) -> None:
+        event = {"event": "metrics", "address": address, "broker": number}
+        self._tell(f"metrics of broker {number} on http://{address}/metrics", event)
+
     def metrics_served(self, address: str) -> None:
         self._tell(f"metrics on http://{address}/metrics", {"event": "metrics", "address": address})
 

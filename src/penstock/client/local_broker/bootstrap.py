@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.client.local_broker.process import BrokerProcess, BrokerProcessError, WhileUsed
-from penstock.core.addresses import DEFAULT_DATA_DIR, host_port_text
+from penstock.core.addresses import DEFAULT_DATA_DIR, host_port_text, parse_bootstrap_servers
 from penstock.core.errors import BrokerUnreachable
 from penstock.core.exit_codes import ExitCode
 
@@ -51,19 +51,22 @@ def require_listener(servers: Sequence[tuple[str, int]]) -> None:
 
 
 def find_running_broker(data_dir: Path) -> str | None:
-    """The address of the broker that runs on this data directory; None if there is none."""
+    """The address of the broker that runs on this data directory, or those of a cluster; None if there is none."""
     try:
         discovered = json.loads((data_dir / DISCOVERY_FILE).read_bytes())
         host, port, pid = str(discovered["host"]), int(discovered["port"]), int(discovered["pid"])
+        # The brokers of `penstock up --brokers N`: any of them leads to the others.
+        servers = str(discovered.get("bootstrap_servers") or host_port_text(host, port))
+        addresses = parse_bootstrap_servers(servers)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if not _is_alive(pid):
         return None
-    try:
-        socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S).close()
-    except OSError:
-        return None
-    return host_port_text(host, port)
+    for address in addresses:
+        with contextlib.suppress(OSError):
+            socket.create_connection(address, timeout=_PROBE_TIMEOUT_S).close()
+            return servers
+    return None
 
 
 @contextlib.contextmanager
