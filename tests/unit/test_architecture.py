@@ -40,7 +40,7 @@ IMPURE_BUILTINS = {"open", "input", "print"}
 MODULES_WITH_IMPURE_NAMES = {"os", "datetime", "date"}
 
 # Their public names are re-exported on first use, so that `import penstock` is instant.
-LAZY_INIT_MODULES = {SOURCE / "__init__.py", SOURCE / "connect" / "__init__.py", SOURCE / "spark" / "__init__.py"}
+LAZY_INIT_MODULES = {SOURCE / name / "__init__.py" for name in (".", "connect", "spark", "testing")}
 
 
 def modules(package: str) -> Iterator[Path]:
