@@ -124,6 +124,7 @@ class Node:
         self._transactions: TransactionCoordinator | None = None
         self._peers: Peers | None = None
         self._is_starting = True
+        self._incarnation = b""
         self._said_without_effect: set[str] = set()
         self.quotas: ClientQuotas | None = None
         """None while no quota is set, so that requests need not be measured."""
@@ -234,7 +235,9 @@ class Node:
         else:
             from penstock.broker.registration import register_in_cluster
 
-            register_in_cluster(self, replace(broker, incarnation=self.entropy.uuid()), on_decided)
+            # One for the process: an attempt that timed out may be committed later, and the next one must be its own.
+            self._incarnation = self._incarnation or self.entropy.uuid()
+            register_in_cluster(self, replace(broker, incarnation=self._incarnation), on_decided)
 
     def open_topics(self) -> None:
         """Opens this broker's replicas of every topic in the image. Files that belong to none of them are set aside."""

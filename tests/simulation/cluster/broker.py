@@ -6,7 +6,7 @@ disk as it is; a crash also takes from the disk what was not synced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.ids import BrokerId
@@ -25,6 +25,27 @@ DRIFT: Final = 0.001
 _HOUR_MS: Final = 3_600_000
 
 
+class Directory:
+    """What a broker keeps beside its logs: its cluster, and the lease of its last session.
+
+    In the place of `broker/etcd/broker_directory.py`. Files that are synced when they are written survive a crash.
+    """
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.lease_id: LeaseId | None = None
+
+    def join(self, cluster_id: str, new_uuid: Callable[[], bytes]) -> None:
+        assert self.cluster_id in (None, cluster_id)
+        self.cluster_id = cluster_id
+
+    def last_lease(self) -> LeaseId | None:
+        return self.lease_id
+
+    def keep_lease(self, lease_id: LeaseId) -> None:
+        self.lease_id = lease_id
+
+
 class Broker:
     def __init__(self, cluster: Cluster, broker_id: int) -> None:
         self.cluster = cluster
@@ -33,7 +54,7 @@ class Broker:
         self.host = broker_host(broker_id)
         self.disk = MemoryFileSystem()
         self.process: BrokerProcess | None = None
-        self.lease_id: LeaseId | None = None
+        self.directory = Directory()
         self.is_lossy = False
         """It lost unsynced data and was not in sync everywhere since."""
         self._lost_at_epoch: int | None = None
@@ -53,7 +74,7 @@ class Broker:
 
     @property
     def is_serving(self) -> bool:
-        return self.process is not None and self.process.is_open
+        return self.process is not None and self.process.is_serving
 
     @property
     def is_paused(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from typing import Final
 
 from tests.simulation.cluster.broker import Broker
@@ -33,6 +35,20 @@ class Cluster:
         client = Client(self.world, self.network, name, list(BROKER_IDS))
         self.clients.append(client)
         return client
+
+    def close(self) -> None:
+        """Nothing runs any more. What processes had begun is unwound now, and not in the middle of another run."""
+        for loop in (*self.world.dead, *self.loops()):
+            loop.is_dead = True
+        self.world.dead.clear()
+        self._dead.clear()
+        for broker in self.brokers:
+            broker.process = None
+        hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        try:
+            gc.collect()
+        finally:
+            sys.unraisablehook = hook
 
     def loops(self) -> list[ProcessLoop]:
         """Of all processes that have not ended."""

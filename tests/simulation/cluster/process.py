@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.etcd.metadata_store import EtcdMetadataStore
-from penstock.broker.etcd.stored_cluster import create_cluster, load
+from penstock.broker.etcd.start import ClusterSettings, open_metadata_store
 from penstock.broker.housekeeping import Housekeeping
+from penstock.broker.joining import register
 from penstock.broker.main import open_node
 from penstock.broker.network.endpoints import BoundListener
 from penstock.broker.network.server import Server
@@ -19,7 +20,6 @@ from penstock.core.clock import Entropy
 from penstock.core.metrics import Metrics
 from penstock.metadata.broker_config import BrokerConfig
 from penstock.metadata.changes import Endpoint
-from penstock.metadata.key_value_store import LeaseId, StoreUnavailable
 from tests.simulation.cluster.client import BROKER_PORT
 from tests.simulation.cluster.etcd import EtcdClient
 from tests.simulation.cluster.network import ListeningSocket, NetworkSender
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUT_MS: Final = 3000
 HEARTBEAT_INTERVAL_MS: Final = 700
+REQUEST_TIMEOUT_MS: Final = 5000
+SNAPSHOT_ENTRIES: Final = 30
 LISTENER_NAME: Final = "PLAINTEXT"
 DIRECTORY: Final = Path("/data")
 
@@ -71,7 +73,8 @@ class BrokerProcess:
         self.is_open = False
         """Whether its topics are open: what it holds can be looked at."""
         self._entropy = entropy
-        self._stopping: asyncio.Future[None] = loop.create_future()
+        self.is_serving = False
+        self._stopped = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self, on_end: Callable[[BrokerProcess], None]) -> None:
@@ -79,8 +82,7 @@ class BrokerProcess:
         self._task.add_done_callback(lambda done: self._ended(done, on_end))
 
     def stop(self) -> None:
-        if not self._stopping.done():
-            self._stopping.set_result(None)
+        self._stopped.set()
 
     def _ended(self, done: asyncio.Task[None], on_end: Callable[[BrokerProcess], None]) -> None:
         error = done.exception()
@@ -91,7 +93,7 @@ class BrokerProcess:
     async def _serve(self) -> None:
         broker, loop = self.broker, self.loop
         config = config_of(broker.broker_id, broker.host)
-        store = await self._open_store(config)
+        store = await self._open_store()
         self.node = node = open_node(
             config,
             DIRECTORY,
@@ -103,52 +105,43 @@ class BrokerProcess:
             metrics=Metrics(),
             fs=broker.disk,
         )
-        registered = loop.create_future()
-        node.register({LISTENER_NAME: Endpoint(broker.host, BROKER_PORT)}, registered.set_result)
-        assert await registered is None
         node.open_topics()
         self.is_open = True
+        if not await register(node, {LISTENER_NAME: Endpoint(broker.host, BROKER_PORT)}, self._stopped):
+            node.close(clean=True)
+            await store.leave()
+            return
         server = Server(node, NetworkSender)
         await server.listen([BoundListener(LISTENER_NAME, cast("Any", ListeningSocket(broker.host, BROKER_PORT)))])
         housekeeping = Housekeeping(node)
         housekeeping.start()
+        self.is_serving = True
         loop.call_soon(node.resume_transactions)
-        await self._stopping
+        await self._stopped.wait()
         housekeeping.stop()
         await node.tasks.close()
         server.close()
         node.close(clean=True)
+        await store.leave()
 
-    async def _open_store(self, config: BrokerConfig) -> EtcdMetadataStore:
-        cluster = self.broker.cluster
-        store = EtcdClient(cluster.etcd, cluster.network, self.loop, self.broker.host)
-        keys = cluster.truth.keys
-        while True:
-            try:
-                await create_cluster(store, keys, "the cluster")
-                if self.broker.lease_id is not None:
-                    await store.revoke_lease(self.broker.lease_id)
-                stored = await load(store, keys)
-                break
-            except StoreUnavailable:
-                await asyncio.sleep(0.2)
-        opened = EtcdMetadataStore(
-            store,
-            stored,
-            keys,
-            broker_id=self.broker.broker_id,
-            incarnation=self._entropy.uuid().hex(),
+    async def _open_store(self) -> EtcdMetadataStore:
+        broker, cluster = self.broker, self.broker.cluster
+        return await open_metadata_store(
+            EtcdClient(cluster.etcd, cluster.network, self.loop, broker.host),
+            ClusterSettings(
+                cluster.truth.keys.prefix,
+                broker.broker_id,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                snapshot_entries=SNAPSHOT_ENTRIES,
+            ),
+            cast("Any", broker.directory),
             clock=ProcessClock(self.loop),
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
-            request_timeout_ms=5000,
-            on_lease=self._keep_lease,
+            entropy=self._entropy,
             on_fatal=self._fail,
         )
-        return opened
-
-    def _keep_lease(self, lease_id: LeaseId) -> None:
-        self.broker.lease_id = lease_id
 
     def _fail(self, message: str) -> None:
-        raise SimulationFault(f"{self.broker}: {message}")
+        """What a broker ends itself for is a fault of the simulated run, wherever in the broker it is raised."""
+        self.loop.world.fault = SimulationFault(f"{self.broker}: {message}")

@@ -7,10 +7,8 @@ raises SimulationFault with the seed, or returns what happened in numbers. The s
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
@@ -70,12 +68,6 @@ class Run:
         ]
         self.committer = Committer(self._client("committer"), self.history, TOPIC, "group", commits=8)
         self.nemesis: Nemesis | None = None
-
-    def close(self) -> None:
-        """What processes had begun is unwound now, and not in the middle of another run."""
-        for loop in (*self.world.dead, *self.cluster.loops()):
-            loop.is_dead = True
-        self.world.dead.clear()
 
     def run(self) -> Result:
         try:
@@ -201,13 +193,7 @@ def run_seed(seed: int) -> Result:
     try:
         return run.run()
     finally:
-        run.close()
-        hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
-        try:
-            del run
-            gc.collect()
-        finally:
-            sys.unraisablehook = hook
+        run.cluster.close()
 
 
 def quiet() -> None:
