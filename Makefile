@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-slow test-kills pipeline-kills scale new-user check format bench fuzz crash transactions compaction zombies definitions compatibility errors connectors images lock clean
+.PHONY: help demo test test-clients test-slow test-kills pipeline-kills cluster cluster-soak scale new-user check format bench fuzz crash transactions compaction zombies definitions compatibility errors connectors images lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ demo: $(STAMP) ## the revenue pipeline, exactly once: killed with -9 in the midd
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP) ## the test suite (PENSTOCK_REQUIRE_ALL=1: an optional server that is missing is a failure)
-	@$(BIN)/python -m pytest -n 3 -o faulthandler_timeout=400 -m "not slow and not kills and not scale and not new_user and not clients" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 3 -o faulthandler_timeout=400 -m "not slow and not kills and not scale and not new_user and not clients and not cluster" $(PYTEST_ARGS)
 
 test-clients: $(STAMP) ## clients and tools of other projects: Java, kafkajs, kcat, kafka-python, aiokafka, librdkafka
 	@$(BIN)/python -m pytest -n 2 -o faulthandler_timeout=400 -m "clients and not slow" $(PYTEST_ARGS)
@@ -38,6 +38,12 @@ test-kills: $(STAMP) ## a slice of pipeline-kills; two drivers of one pipeline; 
 
 pipeline-kills: $(STAMP) ## whole pipelines killed with -9, 40 times for each sink (KILLS_ARGS="--sink topic --seed 1")
 	@$(BIN)/python -m tests.pipeline.kills.soak $(KILLS_ARGS)
+
+cluster: $(STAMP) ## three brokers and etcd as processes: kills, pauses, cuts; a slice of cluster-soak
+	@$(BIN)/python -m pytest tests/cluster tests/unit/testing -m cluster $(PYTEST_ARGS)
+
+cluster-soak: $(STAMP) ## a hundred faults of a cluster, every record counted (CLUSTER_ARGS="--faults 300 --seed 1")
+	@$(BIN)/python -m tests.cluster.soak $(CLUSTER_ARGS)
 
 scale: $(STAMP) ## pipelines on Apache Kafka and a Spark cluster; our source beside Spark's own connector
 	@$(BIN)/python -m pytest tests/scale -m scale $(PYTEST_ARGS)

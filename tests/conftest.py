@@ -82,7 +82,7 @@ BrokerStarter = Callable[[Mapping[str, str]], AbstractContextManager[RunningBrok
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--broker",
-        choices=["penstock", "apache-kafka"],
+        choices=["penstock", "penstock-cluster", "apache-kafka"],
         default=os.environ.get("PENSTOCK_TEST_BROKER", "penstock"),
         help="which broker the client matrix runs against (default: $PENSTOCK_TEST_BROKER, else penstock)",
     )
@@ -163,7 +163,7 @@ def broker_name(pytestconfig: pytest.Config) -> str:
 @pytest.fixture(scope="session")
 def start_broker(broker_name: str) -> BrokerStarter:
     """Starts one more broker of the kind under test, with these settings, for a test that wants it for itself."""
-    return _apache_kafka if broker_name == "apache-kafka" else _penstock
+    return {"apache-kafka": _apache_kafka, "penstock-cluster": _penstock_cluster, "penstock": _penstock}[broker_name]
 
 
 @pytest.fixture(scope="session")
@@ -192,3 +192,16 @@ def _penstock(config: Mapping[str, str]) -> Iterator[RunningBroker]:
 
     with Broker(config=dict(config)) as broker:
         yield broker
+
+
+@contextmanager
+def _penstock_cluster(config: Mapping[str, str]) -> Iterator[RunningBroker]:
+    from penstock.testing.etcd import EtcdMissingError
+    from tests.cluster.as_one_broker import ClusterAsBroker
+
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(ClusterAsBroker(config))
+        except EtcdMissingError as missing:
+            optional_part_missing(str(missing))
+        yield cluster

@@ -142,7 +142,8 @@ def describe(
             TopicPartition(each.name, partition.partition) for each in topics for partition in each.partitions
         ]
         replicas = replicas_of(configuration, topics)
-        contents = contents_of(admin, configuration, partitions)
+        led = [each for each in partitions if not replicas[each].sets.is_offline]
+        contents = contents_of(admin, configuration, led)
         overrides = {name for each in topics if not each.internal for name in each.overrides}
         without_effect = _without_effect(admin, overrides)
     described = [Described(each, replicas, contents, under_replicated, unavailable) for each in topics]
