@@ -22,8 +22,9 @@ from penstock.broker.deferred import Deferred
 from penstock.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from penstock.broker.append import Append
     from penstock.broker.flush import Flusher
-    from penstock.broker.partition import Append, Partition
+    from penstock.broker.partition import Partition
 
 Subject = TypeVar("Subject")
 
@@ -120,8 +121,11 @@ class _ReplicaWait:
             if partition.is_deleted or not partition.is_leader:
                 append.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker no longer leads {partition}.")
             elif partition.high_watermark < append.end_offset:
-                self._waiting.append((partition, append))
-                continue
+                if partition.leader is None or partition.leader.has_enough_in_sync:
+                    self._waiting.append((partition, append))
+                    continue
+                text = f"{partition} has fewer replicas in sync than min.insync.replicas."
+                append.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, text)
             settled.append(partition)
         self._settle(settled)
 

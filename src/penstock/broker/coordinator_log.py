@@ -32,8 +32,9 @@ from penstock.protocol.record_encoding import NO_PRODUCER, BatchProducer, NewRec
 from penstock.protocol.records import read_records
 
 if TYPE_CHECKING:
+    from penstock.broker.append import Append
     from penstock.broker.node import Node
-    from penstock.broker.partition import Append, Partition
+    from penstock.broker.partition import Partition
 
 logger = logging.getLogger(__name__)
 

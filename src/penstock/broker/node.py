@@ -439,7 +439,7 @@ class Node:
                 log = self.log_directory.create(image.name, partition.index, image.topic_id, settings, now_ms)
             checkpointed = self.log_directory.high_watermarks.get(place, 0)
             high_watermark = max(log.log_start_offset, min(checkpointed, log.log_end_offset))
-            role = role_of(partition, self.broker_id, high_watermark, now_ms)
+            role = role_of(partition, self.broker_id, log, config, high_watermark, now_ms)
             yield Partition(image.name, image.topic_id, partition.index, role, log, config, traffic)
 
     def _reconfigure(self, image: TopicImage) -> None:

@@ -14,8 +14,9 @@ offline until the broker restarts: it is no leader, and nothing of it is acknowl
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from penstock.broker.append import Append, Waiter
 from penstock.broker.batch_validation import BatchRules, validated_batch
 from penstock.core import limits
 from penstock.log.filesystem import FileMoved
@@ -37,54 +38,39 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Append:
-    """One batch on its way into the log, and the outcome for its producer."""
-
-    __slots__ = ("base_offset", "code", "duplicate", "end_offset", "log_append_time_ms", "message")
-
-    def __init__(self, base_offset: int, end_offset: int, log_append_time_ms: int, duplicate: bool) -> None:
-        self.base_offset = base_offset
-        self.end_offset = end_offset
-        self.log_append_time_ms = log_append_time_ms
-        self.duplicate = duplicate
-        self.code = ErrorCode.NONE
-        self.message: str | None = None
-
-    def fail(self, code: ErrorCode, message: str) -> None:
-        self.code = code
-        self.message = message
-
-    @property
-    def error(self) -> BrokerError | None:
-        return BrokerError(self.code, self.message or "") if self.code else None
-
-
-class Waiter(Protocol):
-    """Waits for the high watermark to advance: a parked fetch, or a produce with acks=all."""
-
-    def records_arrived(self, new_bytes: int) -> None:
-        """More is readable; or the partition was deleted or changed its role, and has to be looked up again."""
-        ...
-
-
 def role_of(
-    image: PartitionImage, broker_id: BrokerId, high_watermark: int, now_ms: int
+    image: PartitionImage, broker_id: BrokerId, log: PartitionLog, config: TopicConfig, high_watermark: int, now_ms: int
 ) -> LeaderState | FollowerState:
-    """This broker's role in a partition that it has a replica of. `high_watermark` is the last one that it knows."""
-    if image.leader == broker_id:
-        return LeaderState(broker_id, image.leader_epoch, image.replicas, image.isr, high_watermark, now_ms)
-    return FollowerState(image.leader, image.leader_epoch, high_watermark)
+    """This broker's role in a partition that it has a replica of. `high_watermark` is the last one that it knows.
+
+    A leader with followers begins its epoch in its log: they compare the ends of epochs with it, before it has records.
+    """
+    if image.leader != broker_id:
+        return FollowerState(image.leader, image.leader_epoch, high_watermark)
+    if len(image.replicas) > 1:
+        log.begin_epoch(image.leader_epoch)
+    return LeaderState(
+        broker_id,
+        image.leader_epoch,
+        image.replicas,
+        image.isr,
+        high_watermark,
+        now_ms,
+        start_offset=log.log_end_offset,
+        min_in_sync=config.min_insync_replicas,
+        partition_epoch=image.partition_epoch,
+    )
 
 
 class Partition:
     """One owner, the event loop; no method awaits."""
 
     __slots__ = (
+        "_append_waiters",
         "_counted_end_offset",
         "_rules",
         "_staged",
         "_staged_bytes",
-        "_unseen_bytes",
         "_waiters",
         "config",
         "high_watermark",
@@ -101,6 +87,7 @@ class Partition:
         "topic_name",
         "traffic",
         "unflushed_since_ms",
+        "unseen_bytes",
     )
 
     def __init__(
@@ -117,19 +104,20 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.log = log
+        self.leader: LeaderState | None = None
         self.reconfigure(config)
         self.high_watermark = role.high_watermark
         self.unflushed_since_ms: int | None = None
         self.is_deleted = False
         self.offline_reason: OSError | None = None
-        self.leader: LeaderState | None = None
         self.is_internal = is_internal(topic_name)
         self.traffic = traffic
         self._staged: list[Append] = []
         self._staged_bytes = 0
         self._counted_end_offset = log.log_end_offset
-        self._unseen_bytes = 0  # behind the high watermark: written or staged, not yet readable
+        self.unseen_bytes = 0  # behind the high watermark: written or staged, not yet readable
         self._waiters: dict[Waiter, None] = {}
+        self._append_waiters: dict[Waiter, None] = {}
         self._take_role(role)
 
     def __repr__(self) -> str:
@@ -178,7 +166,7 @@ class Partition:
 
     def _stage(self, batch: memoryview, header: BatchHeader, now_ms: int, log_append_time_ms: int) -> Append:
         base_offset = self.log.stage(batch, header, self.leader_epoch, now_ms)
-        self._unseen_bytes += len(batch)
+        self.unseen_bytes += len(batch)
         self._staged_bytes += len(batch)
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
@@ -192,7 +180,7 @@ class Partition:
             self.log.write_staged()
         except OSError as error:
             logger.error("%s: cannot write to %s: %s", self, self.log.directory, error.strerror)
-            self._disk_failed()
+            self.disk_failed()
             for append in staged:
                 # A repeated batch may repeat one of those that were just lost, so it fails with them.
                 append.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot write to its disk: {error.strerror}.")
@@ -203,6 +191,9 @@ class Partition:
         self._counted_end_offset = end_offset
         if not self.must_flush:
             self._counts_up_to(end_offset)
+        if self._append_waiters:
+            for waiter in tuple(self._append_waiters):
+                waiter.records_arrived(staged_bytes)
 
     @property
     def must_flush(self) -> bool:
@@ -214,7 +205,7 @@ class Partition:
         self.log.complete_flush(ticket)
         if self.log.recovery_point == self.log.log_end_offset:
             self.unflushed_since_ms = None
-        self._counts_up_to(ticket.end_offset)
+        self._counts_up_to(self.log.recovery_point)
 
     def check_in_sync_replicas(self) -> None:
         """acks=all is refused where too few replicas are in sync to keep its promise.
@@ -223,7 +214,7 @@ class Partition:
         """
         leader = self.leader
         assert leader is not None, "only a leader is given appends"
-        if len(leader.in_sync) < min(self.config.min_insync_replicas, len(leader.replicas)):
+        if not leader.has_enough_in_sync:
             raise BrokerError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self} has {len(leader.in_sync)} replicas in sync; min.insync.replicas is "
@@ -248,9 +239,9 @@ class Partition:
         self.offline_reason = reason
         self.is_leader = False
         self.leader = None
-        self._wake_waiters(limits.REQUEST_BYTES_MAX)
+        self.wake_waiters(limits.REQUEST_BYTES_MAX)
 
-    def _disk_failed(self) -> None:
+    def disk_failed(self) -> None:
         """A file operation failed: perhaps because the files are gone."""
         if not self.log.is_in_place():
             self.take_offline(FileMoved(self.log.directory))
@@ -260,22 +251,41 @@ class Partition:
         if self.offline_reason is not None:
             return
         leader = self.leader
-        if leader is not None and image.leader == broker_id and image.leader_epoch == leader.leader_epoch:
-            self._advance_high_watermark(leader.change_in_sync(image.isr))
-        else:
-            self._take_role(role_of(image, broker_id, self.high_watermark, now_ms))
-            self._wake_waiters(limits.REQUEST_BYTES_MAX)
+        if leader is None or image.leader != broker_id or image.leader_epoch != leader.leader_epoch:
+            try:
+                role = role_of(image, broker_id, self.log, self.config, self.high_watermark, now_ms)
+            except OSError as error:
+                self.take_offline(error)
+                return
+            self._take_role(role)
+            self.wake_waiters(limits.REQUEST_BYTES_MAX)
+            return
+        if image.replicas != leader.replicas:
+            leader.change_replicas(image.replicas, now_ms)
+        self.advance_high_watermark(leader.change_in_sync(image.isr, image.partition_epoch))
+        if not leader.has_enough_in_sync:
+            self.wake_waiters(0)  # acks=all cannot be kept for now
 
-    def follower_fetched(self, broker_id: BrokerId, end_offset: int, now_ms: int) -> None:
-        """A follower holds everything before `end_offset`."""
+    def follower_fetched(
+        self, broker_id: BrokerId, end_offset: int, now_ms: int, broker_epoch: int = -1, log_start_offset: int = -1
+    ) -> None:
+        """A follower holds everything from `log_start_offset` up to `end_offset`."""
         if self.leader is not None:
-            self._advance_high_watermark(self.leader.follower_fetched(broker_id, end_offset, now_ms))
+            self.advance_high_watermark(
+                self.leader.follower_fetched(broker_id, end_offset, now_ms, broker_epoch, log_start_offset)
+            )
+
+    def proposal_ended(self) -> None:
+        """It is known which replicas are in sync."""
+        if self.leader is not None:
+            self.advance_high_watermark(self.leader.proposal_ended())
 
     def _take_role(self, role: LeaderState | FollowerState) -> None:
         self.role = role
         self.leader = role if isinstance(role, LeaderState) else None
         self.is_leader = self.leader is not None
         self.leader_epoch = role.leader_epoch
+        self._counted_end_offset = self.log.log_end_offset
         self._counts_up_to(self.log.log_end_offset)
 
     def _counts_up_to(self, end_offset: int) -> None:
@@ -283,19 +293,19 @@ class Partition:
         if self.leader is not None:
             high_watermark = self.leader.appended(end_offset)
             if high_watermark > self.high_watermark:
-                self._advance_high_watermark(high_watermark)
+                self.advance_high_watermark(high_watermark)
 
-    def _advance_high_watermark(self, offset: int) -> None:
+    def advance_high_watermark(self, offset: int) -> None:
         """Lets readers see everything below `offset`."""
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        new_bytes = self._unseen_bytes
+        new_bytes = self.unseen_bytes
         if offset >= self.log.log_end_offset:
-            self._unseen_bytes = 0
+            self.unseen_bytes = 0
         # Otherwise followers lack some of them. Waiters are told of too many bytes rather than of too few.
         if self._waiters:
-            self._wake_waiters(new_bytes)
+            self.wake_waiters(new_bytes)
 
     # Reading
 
@@ -313,18 +323,21 @@ class Partition:
         if end_offset <= offset <= self.high_watermark:
             return None
         if offset > self.high_watermark or offset < self.log.log_start_offset:
-            raise BrokerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self} holds offsets {self.log.log_start_offset} to {self.high_watermark}, not {offset}.",
-            )
+            raise self.out_of_range(offset, self.high_watermark)
         try:
             return self.log.read(offset, bytes_max, end_offset, at_least_one_batch=at_least_one_batch)
         except OSError as error:
-            logger.error("%s: cannot read from %s: %s", self, self.log.directory, error.strerror)
-            self._disk_failed()
-            raise BrokerError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot read its disk: {error.strerror}."
-            ) from error
+            raise self.not_read(error) from error
+
+    def out_of_range(self, offset: int, end_offset: int) -> BrokerError:
+        start_offset = self.log.log_start_offset
+        text = f"{self} holds offsets {start_offset} to {end_offset}, not {offset}."
+        return BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+
+    def not_read(self, error: OSError) -> BrokerError:
+        logger.error("%s: cannot read from %s: %s", self, self.log.directory, error.strerror)
+        self.disk_failed()
+        return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot read its disk: {error.strerror}.")
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client that knows an older or a newer leader epoch than this broker (KIP-320)."""
@@ -341,13 +354,19 @@ class Partition:
 
     def remove_waiter(self, waiter: Waiter) -> None:
         self._waiters.pop(waiter, None)
+        self._append_waiters.pop(waiter, None)
+
+    def add_append_waiter(self, waiter: Waiter) -> None:
+        """As `add_waiter`, and told of every append: followers read up to the end of the log."""
+        self._waiters[waiter] = None
+        self._append_waiters[waiter] = None
 
     def deleted(self) -> None:
         """The topic was deleted. Waiters look the partition up again, and get the error."""
         self.is_deleted = True
-        self._wake_waiters(limits.REQUEST_BYTES_MAX)
+        self.wake_waiters(limits.REQUEST_BYTES_MAX)
 
-    def _wake_waiters(self, new_bytes: int) -> None:
+    def wake_waiters(self, new_bytes: int) -> None:
         for waiter in tuple(self._waiters):
             waiter.records_arrived(new_bytes)
 
@@ -356,6 +375,8 @@ class Partition:
     def reconfigure(self, config: TopicConfig) -> None:
         self.config = config
         self._rules = BatchRules.of(config)
+        if self.leader is not None:
+            self.advance_high_watermark(self.leader.change_min_in_sync(config.min_insync_replicas))
 
     def delete_records_before(self, offset: int) -> int:
         """DeleteRecords: moves the start of the log; -1 means the high watermark. Returns the new start.
