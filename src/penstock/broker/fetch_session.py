@@ -52,6 +52,13 @@ class FetchPosition:
         self.told_last_stable_offset = -1
         self.told_log_start_offset = -1
 
+    def take(self, newer: FetchPosition) -> None:
+        """The client asks for something else of this partition."""
+        self.fetch_offset = newer.fetch_offset
+        self.bytes_max = newer.bytes_max
+        self.current_leader_epoch = newer.current_leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+
 
 class FetchSession:
     """One client's partitions, in the order in which they are served."""
@@ -77,10 +84,7 @@ class FetchSession:
             if known is None:
                 self._positions[position.key] = position
             else:
-                known.fetch_offset = position.fetch_offset
-                known.bytes_max = position.bytes_max
-                known.current_leader_epoch = position.current_leader_epoch
-                known.last_fetched_epoch = position.last_fetched_epoch
+                known.take(position)
         for key in forgotten:
             self._positions.pop(key, None)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,15 +21,16 @@ from penstock.broker.appends import AppendRound
 from penstock.broker.fetch_session import FetchSessionCache
 from penstock.broker.flush import Flusher, sync_all
 from penstock.broker.log_settings import log_config, say_without_effect
-from penstock.broker.metrics import RequestMetrics, TopicMetrics, flush_time
+from penstock.broker.metrics import RequestMetrics, flush_time
 from penstock.broker.new_logs import NewLogs
-from penstock.broker.partition import Partition, role_of
+from penstock.broker.partition import Partition
 from penstock.broker.producer_ids import ProducerIds
+from penstock.broker.replicas import Replicas
 from penstock.broker.tasks import Tasks
-from penstock.broker.topic_table import Topic, TopicTable
+from penstock.broker.topic_table import TopicTable
 from penstock.core import limits
 from penstock.core.clock import Clock, Entropy
-from penstock.core.ids import BrokerId, TopicName, TopicPartition
+from penstock.core.ids import BrokerId, TopicPartition
 from penstock.core.metrics import Metrics
 from penstock.log.config import LogConfig
 from penstock.log.filesystem import FileMoved
@@ -52,7 +53,6 @@ from penstock.metadata.changes import (
     Endpoint,
     GroupConfigChanged,
     PartitionChanged,
-    PartitionImage,
     PartitionsAdded,
     ProducerIdsAllocated,
     ScramCredentialRemoved,
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from penstock.broker.client_quotas import ClientQuotas
     from penstock.broker.groups.coordinator import GroupCoordinator
     from penstock.broker.peers.peers import Peers
+    from penstock.broker.replication.replication import Replication
     from penstock.broker.transactions.coordinator import TransactionCoordinator
 
 logger = logging.getLogger(__name__)
@@ -123,7 +124,9 @@ class Node:
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
         self._peers: Peers | None = None
-        self._is_starting = True
+        self._replicas = Replicas(self)
+        self.replication: Replication | None = None
+        """How this broker follows others, and they follow it; None for a broker that is alone."""
         self._incarnation = b""
         self._said_without_effect: set[str] = set()
         self.quotas: ClientQuotas | None = None
@@ -214,7 +217,7 @@ class Node:
             TopicPartition(each.topic_name, each.index) for each in self.topics.replicas() if each.offline_reason
         }
         for topic, index in offline - self.offline:
-            self._resign(topic, index)
+            self.resign(topic, index)
         self.offline = offline
 
     def lose_log_directory(self, message: str) -> None:
@@ -241,29 +244,13 @@ class Node:
 
     def open_topics(self) -> None:
         """Opens this broker's replicas of every topic in the image. Files that belong to none of them are set aside."""
-        for path in self.log_directory.removed_strays:
-            logger.warning("%s belonged to no topic for a week, and was removed", path)
-        for (name, index), log in tuple(self.log_directory.logs.items()):
-            topic = self.image.topics.get(TopicName(name))
-            if topic is None or not self._is_replica(topic, index) or not self._belongs_to(topic, index):
-                # A deletion that a crash interrupted, or files that were copied here: not served, and deleted later.
-                aside = self.log_directory.set_aside(name, index, self.entropy.uuid().hex(), self.now_ms())
-                logger.warning(
-                    "%s belongs to no topic of this broker; set aside as %s, and removed by a start in a week",
-                    log.directory,
-                    aside,
-                )
-        for topic in self.image.topics.values():
-            self._serve(topic)
-        self._is_starting = False
+        self._replicas.open_all()
+        if self.store.lease_deadline_ms is not None:
+            # Imported here: a broker that is alone does not need it.
+            from penstock.broker.replication.replication import Replication
 
-    def _is_replica(self, topic: TopicImage, index: int) -> bool:
-        return index < len(topic.partitions) and self.broker_id in topic.partitions[index].replicas
-
-    def _belongs_to(self, topic: TopicImage, index: int) -> bool:
-        """Whether the files belong to this topic, and not to an earlier one of the same name."""
-        made_for = self.log_directory.topic_id(topic.name, index)
-        return made_for is None or made_for == topic.topic_id
+            self.replication = Replication(self)
+            self.replication.start()
 
     def config_in(self, image: ClusterImage) -> BrokerConfig:
         """This broker's configuration under the dynamic settings of an image, such as one that a decision is given."""
@@ -315,6 +302,12 @@ class Node:
                 self.log_directory.remove_retired(partition.log.lifecycle.take_retired(now_ms))
             self.checkpoint()
 
+    def save_gaps(self) -> None:
+        """A log has gaps from now on: the next start must not take them for damage."""
+        write = self.log_directory.cleaner_checkpoint()
+        if write is not None:
+            write()
+
     def checkpoint(self) -> None:
         """Writes recovery points, log start offsets and high watermarks, so that recovery after a crash is short."""
         self.log_directory.write_checkpoints(self._high_watermarks())
@@ -347,22 +340,21 @@ class Node:
         match change:
             case TopicCreated(topic):
                 say_without_effect(topic)
-                self._serve(topic)
+                self._replicas.serve(topic)
             case TopicDeleted():
-                self._drop_deleted_topics()
+                self._replicas.drop_deleted()
             case PartitionsAdded(topic_id, partitions):
-                image = self.image.topics_by_id[topic_id]
-                self.topics.topic(image.name).partitions.extend(self._open(image, partitions))
+                self._replicas.add(self.image.topics_by_id[topic_id], partitions)
             case PartitionChanged(topic_id, partition):
-                self._change_role(self.image.topics_by_id[topic_id], partition.index)
+                self._replicas.change(self.image.topics_by_id[topic_id], partition.index)
             case TopicConfigChanged(topic_id):
                 say_without_effect(self.image.topics_by_id[topic_id])
-                self._reconfigure(self.image.topics_by_id[topic_id])
+                self._replicas.reconfigure(self.image.topics_by_id[topic_id])
             case BrokerConfigChanged():
                 self._use_dynamic_config()
                 self._say_broker_settings_without_effect()
                 for image in self.image.topics.values():
-                    self._reconfigure(image)
+                    self._replicas.reconfigure(image)
             case ClientQuotaChanged():
                 self._use_quotas()
             case AclAdded(_, binding):
@@ -411,80 +403,18 @@ class Node:
         self.config = self.config_in(self.image)
         self.inherited_topic_config = TopicConfig.inherited(self.config.layers)
 
-    def _topic_config(self, image: TopicImage) -> TopicConfig:
+    def topic_config(self, image: TopicImage) -> TopicConfig:
         return self.inherited_topic_config.with_overrides(image.configs)
 
     def log_config_of(self, image: TopicImage) -> LogConfig:
-        return log_config(image.name, self._topic_config(image), self.config)
+        return log_config(image.name, self.topic_config(image), self.config)
 
-    def _serve(self, image: TopicImage) -> None:
-        topic = Topic(image.name, image.topic_id, [])
-        topic.partitions.extend(self._open(image, image.partitions))
-        self.topics.add(topic)
-
-    def _open(self, image: TopicImage, partitions: Iterable[PartitionImage]) -> Iterator[Partition | None]:
-        """The replicas that are this broker's own; None for the others."""
-        config, settings = self._topic_config(image), self.log_config_of(image)
-        traffic = TopicMetrics(self.metrics, image.name)
-        now_ms = self.now_ms()
-        for partition in partitions:
-            if self.broker_id not in partition.replicas:
-                yield None
-                continue
-            place = TopicPartition(image.name, partition.index)
-            log = self.log_directory.logs.get(place)
-            if log is None:
-                if self._is_starting:
-                    logger.error("%s: its directory is missing, so the partition starts empty", place)
-                log = self.log_directory.create(image.name, partition.index, image.topic_id, settings, now_ms)
-            checkpointed = self.log_directory.high_watermarks.get(place, 0)
-            high_watermark = max(log.log_start_offset, min(checkpointed, log.log_end_offset))
-            role = role_of(partition, self.broker_id, log, config, high_watermark, now_ms)
-            yield Partition(image.name, image.topic_id, partition.index, role, log, config, traffic)
-
-    def _reconfigure(self, image: TopicImage) -> None:
-        config, settings = self._topic_config(image), self.log_config_of(image)
-        for partition in self.topics.topic(image.name).partitions:
-            if partition is not None:
-                partition.reconfigure(config)
-                partition.log.config = settings
-
-    def _change_role(self, image: TopicImage, index: int) -> None:
-        partition = self.topics.topic(image.name).partitions[index]
-        if partition is None:
-            return
-        # What was staged in the old role is written in it.
-        self.appends.write()
-        led_in = partition.leader_epoch if partition.is_leader else None
-        partition.change(image.partitions[index], self.broker_id, self.now_ms())
-        leads_in = partition.leader_epoch if partition.is_leader else None
-        if led_in == leads_in:
-            return
-        if led_in is not None:
-            # Also where this broker leads again: between the two epochs another one may have led.
-            self._resign(image.name, index)
-        if leads_in is not None and image.name == TRANSACTION_STATE_TOPIC:
-            self.resume_transactions()
-
-    def _resign(self, topic: str, index: int) -> None:
+    def resign(self, topic: str, index: int) -> None:
         """This broker no longer leads a partition: a coordinator that keeps its state there lets go of it."""
         if topic == GROUP_OFFSETS_TOPIC and self._groups is not None:
             self._groups.resign(index)
         elif topic == TRANSACTION_STATE_TOPIC and self._transactions is not None:
             self._transactions.resign(index)
-
-    def _drop_deleted_topics(self) -> None:
-        # Batches that were staged in the same socket read are written while the files still have their names.
-        self.appends.write()
-        for topic in [topic for topic in self.topics if topic.topic_id not in self.image.topics_by_id]:
-            self.topics.remove(topic.name)
-            TopicMetrics.remove(self.metrics, topic.name)
-            for partition in topic.partitions:
-                if partition is None:
-                    continue
-                abandoned = self.log_directory.delete(topic.name, partition.index, self.entropy.uuid().hex())
-                partition.deleted()
-                self.remove_later(abandoned)
 
     def _log_directory_failed(self, error: OSError) -> None:
         self._on_fatal(

@@ -339,6 +339,23 @@ class Partition:
         self.disk_failed()
         return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"The broker cannot read its disk: {error.strerror}.")
 
+    @property
+    def is_readable_follower(self) -> bool:
+        """Whether consumers may read what this follower knows to be committed. Without a leader it may be behind."""
+        return isinstance(self.role, FollowerState) and self.role.leader >= 0 and self.offline_reason is None
+
+    def read_as_replica(self, offset: int, bytes_max: int, at_least_one_batch: bool) -> LogSlice | None:
+        """Record batches for a follower: up to the end of the log."""
+        end_offset = self.log.log_end_offset
+        if offset == end_offset:
+            return None
+        if offset > end_offset or offset < self.log.log_start_offset:
+            raise self.out_of_range(offset, end_offset)
+        try:
+            return self.log.read(offset, bytes_max, end_offset, at_least_one_batch=at_least_one_batch)
+        except OSError as error:
+            raise self.not_read(error) from error
+
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client that knows an older or a newer leader epoch than this broker (KIP-320)."""
         if current_leader_epoch == self.leader_epoch or current_leader_epoch < 0:

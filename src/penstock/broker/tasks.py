@@ -23,14 +23,14 @@ class Tasks:
         self._loop = loop
         self._on_fatal = on_fatal
         self._running: dict[asyncio.Task[None], None] = {}
-        self._is_closed = False
+        self.is_closed = False
 
     def __len__(self) -> int:
         return len(self._running)
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs `work` until it ends, is cancelled, or the node closes. The task may be cancelled at any time."""
-        assert not self._is_closed, "the node is closed"
+        assert not self.is_closed, "the node is closed"
         task = self._loop.create_task(work, name=name)
         self._running[task] = None
         task.add_done_callback(self._ended)
@@ -38,7 +38,7 @@ class Tasks:
 
     def cancel(self) -> None:
         """Ends all tasks; each at its next turn. No further one is started."""
-        self._is_closed = True
+        self.is_closed = True
         for task in tuple(self._running):
             task.cancel()
 

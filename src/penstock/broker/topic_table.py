@@ -69,6 +69,14 @@ class TopicTable:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {topic_id.hex()}.")
         return _partition(topic, index)
 
+    def readable(self, name: str, index: int) -> Partition:
+        """As `partition`, or a follower: consumers may read from it, up to the high watermark that it knows."""
+        return _readable(self.topic(name), index)
+
+    def readable_by_id(self, topic_id: bytes, index: int) -> Partition:
+        topic = self._by_id.get(topic_id)
+        return self.partition_by_id(topic_id, index) if topic is None else _readable(topic, index)
+
     def replicas(self) -> Iterator[Partition]:
         """Every partition that this broker has a replica of, as leader or follower."""
         for topic in self._by_name.values():
@@ -96,3 +104,11 @@ def _partition(topic: Topic, index: int) -> Partition:
             )
         raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker does not lead {topic.name}-{index}.")
     return partition
+
+
+def _readable(topic: Topic, index: int) -> Partition:
+    if 0 <= index < len(topic.partitions):
+        partition = topic.partitions[index]
+        if partition is not None and partition.is_readable_follower:
+            return partition
+    return _partition(topic, index)

@@ -8,14 +8,18 @@ A `read_committed` fetch ends at the last stable offset, and names the aborted t
 client leaves their records out. It waits for transactions to end, not for records that it may not read yet.
 
 Versions: 4 to 18. Sessions (KIP-227) from 7, topic ids from 13, the current leader with an error from 16
-(KIP-951). Left out: follower fetches and preferred read replicas.
+(KIP-951). Preferred read replicas (KIP-392) from 11; from then on a consumer may also read from a follower, up to the
+high watermark that the follower knows. A follower's fetch (`replication/follower_fetch.py`) names its broker epoch
+from 15 (KIP-903).
+
+A broker whose session in the cluster may have ended answers no record: another broker may lead by now.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker.current_leader import LEADER_ERRORS, CurrentLeader, current_leader
 from penstock.broker.deferred import Deferred
@@ -44,8 +48,12 @@ from penstock.protocol.definitions.fetch import (
 )
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
+if TYPE_CHECKING:
+    from penstock.broker.replication.follower_fetch import FollowerFetch
+
 TOPIC_IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 16
+FOLLOWERS_SINCE: Final = 11
 NO_RECORDS: Final = b""
 
 
@@ -68,6 +76,13 @@ class _Fetch:
         self.node: Node = context.node
         self._context = context
         self._uses_topic_ids = context.api_version >= TOPIC_IDS_SINCE
+        # Imported where there is something to replicate.
+        self.follower: FollowerFetch | None = None
+        if self.node.replication is not None:
+            from penstock.broker.replication.follower_fetch import FollowerFetch
+
+            self.follower = FollowerFetch.of(request, self.node)
+        self._rack = request.rack_id
         self.read_committed = request.isolation_level == READ_COMMITTED
         self._bytes_max = min(request.max_bytes, self.node.config.fetch_max_bytes)
         quotas = self.node.quotas
@@ -106,6 +121,9 @@ class _Fetch:
         for topic in request.topics:
             name = topic.topic_id if self._uses_topic_ids else topic.topic
             for partition in topic.partitions:
+                if self.follower is not None:
+                    yield self.follower.position(PartitionKey(name, partition.partition), partition)
+                    continue
                 yield FetchPosition(
                     PartitionKey(name, partition.partition),
                     partition.fetch_offset,
@@ -130,13 +148,21 @@ class _Fetch:
 
     def _partition(self, key: PartitionKey) -> Partition:
         topic, index = key
+        topics = self.node.topics
+        if self.node.replication is not None and self.follower is None and self._context.api_version >= FOLLOWERS_SINCE:
+            return topics.readable_by_id(topic, index) if isinstance(topic, bytes) else topics.readable(topic, index)
         if isinstance(topic, bytes):
-            return self.node.topics.partition_by_id(topic, index)
-        return self.node.topics.partition(topic, index)
+            return topics.partition_by_id(topic, index)
+        return topics.partition(topic, index)
 
     @property
     def is_satisfied(self) -> bool:
-        return self.bytes_found >= self.bytes_min or self._failed or not self._found
+        return (
+            self.bytes_found >= self.bytes_min
+            or self._failed
+            or not self._found
+            or (self.follower is not None and self.follower.has_news)
+        )
 
     def read(self) -> None:
         """Looks into every partition; finds where records lie, reads none of them."""
@@ -148,12 +174,17 @@ class _Fetch:
             try:
                 self._read_partition(position, data)
             except BrokerError as error:
-                data.error_code = error.code
-                data.high_watermark = -1
-                self._failed = True
-                if error.code in LEADER_ERRORS and self._context.api_version >= LEADERS_SINCE:
-                    self._name_leader(position.key, data)
+                self._fail(position, data, error)
             self._found.append((position, data))
+        if self.follower is not None:
+            self.follower.is_first_look = False
+
+    def _fail(self, position: FetchPosition, data: PartitionData, error: BrokerError) -> None:
+        data.error_code = error.code
+        data.high_watermark = -1
+        self._failed = True
+        if error.code in LEADER_ERRORS and self._context.api_version >= LEADERS_SINCE:
+            self._name_leader(position.key, data)
 
     def _name_leader(self, key: PartitionKey, data: PartitionData) -> None:
         leader = current_leader(self._context, key.topic, key.partition)
@@ -163,12 +194,16 @@ class _Fetch:
 
     def _read_partition(self, position: FetchPosition, data: PartitionData) -> None:
         access = self._context.connection.access
-        if access.is_restricted:
+        if self.follower is not None:
+            access.check_cluster(AclOperation.CLUSTER_ACTION)
+        elif access.is_restricted:
             topic = position.key.topic
             name = self.node.topics.name_of(topic) if isinstance(topic, bytes) else topic
             access.check_topic(AclOperation.READ, name)
         partition = self._partition(position.key)
         partition.check_leader_epoch(position.current_leader_epoch)
+        if not partition.is_leader and position.fetch_offset > partition.high_watermark:
+            raise BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE, f"This follower of {partition} has not got that far.")
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log.log_start_offset
@@ -177,6 +212,15 @@ class _Fetch:
             return
         room = self._bytes_max - self.bytes_found
         first = self.bytes_found == 0
+        if self.follower is not None:
+            data.records = self.follower.read(partition, position, min(position.bytes_max, max(room, 0)), first)
+            data.high_watermark = partition.high_watermark  # the fetch itself may have moved it
+            if data.records is None:
+                data.records = NO_RECORDS
+            self.bytes_found += len(data.records)
+            return
+        if self._rack and self._is_better_read_elsewhere(partition, position, data):
+            return
         end_offset = last_stable_offset if self.read_committed else None
         records = partition.read(position.fetch_offset, min(position.bytes_max, max(room, 0)), first, end_offset)
         if records is not None and len(records):
@@ -187,6 +231,17 @@ class _Fetch:
                     AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
                     for aborted in partition.log.aborted_transactions_in(records, position.fetch_offset)
                 ]
+
+    def _is_better_read_elsewhere(self, partition: Partition, position: FetchPosition, data: PartitionData) -> bool:
+        replication = self.node.replication
+        if replication is None or replication.selector is None:
+            return False
+        replica = replication.selector(partition, self._rack, position.fetch_offset)
+        if replica is None:
+            return False
+        data.preferred_read_replica = replica
+        self._failed = True  # answered at once: the consumer goes there
+        return True
 
     def _diverges(self, position: FetchPosition, partition: Partition, data: PartitionData) -> bool:
         """The reader's log and ours part ways before its offset (KIP-595): it must truncate before it reads on."""
@@ -203,6 +258,8 @@ class _Fetch:
 
     def response(self) -> FetchResponse:
         session = self._session
+        if self.node.replication is not None and self.node.is_fenced:
+            self._refuse_all()
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         for position, data in self._found:
             if session is not None and not self._tell(position, data) and self._is_incremental:
@@ -232,6 +289,14 @@ class _Fetch:
             ]
         return response
 
+    def _refuse_all(self) -> None:
+        """Decided when the answer is made: what was found may have been read a while ago."""
+        error = BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The session of this broker may have ended.")
+        for number, (position, data) in enumerate(self._found):
+            refused = PartitionData(partition_index=data.partition_index, records=NO_RECORDS)
+            self._fail(position, refused, error)
+            self._found[number] = (position, refused)
+
     def _tell(self, position: FetchPosition, data: PartitionData) -> bool:
         """Notes what the client learns of a partition; False where it would learn nothing new."""
         news = (
@@ -241,6 +306,7 @@ class _Fetch:
             or data.last_stable_offset != position.told_last_stable_offset
             or data.log_start_offset != position.told_log_start_offset
             or data.diverging_epoch is not None
+            or data.preferred_read_replica >= 0
         )
         position.told_high_watermark = data.high_watermark
         position.told_last_stable_offset = data.last_stable_offset
@@ -259,7 +325,10 @@ class ParkedFetch(Deferred):
         self._bytes_arrived = fetch.bytes_found
         self._partitions = list(fetch.partitions())
         for partition in self._partitions:
-            partition.add_waiter(self)
+            if fetch.follower is None:
+                partition.add_waiter(self)
+            else:
+                partition.add_append_waiter(self)
         self._look: asyncio.Handle | None = None
         self._timer = fetch.node.loop.call_later(wait_seconds, self._time_is_up)
 

@@ -38,7 +38,7 @@ class ReplicaFetchers:
         role = partition.role
         if not isinstance(role, FollowerState) or role.leader == NO_LEADER:
             return
-        if partition.is_deleted or partition.offline_reason is not None:
+        if partition.is_deleted or partition.offline_reason is not None or self._node.tasks.is_closed:
             return
         fetcher = self._fetcher(role.leader, partition)
         self._fetcher_of[partition] = fetcher
