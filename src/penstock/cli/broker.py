@@ -105,7 +105,8 @@ def run_broker(arguments: Sequence[str]) -> int:
         if options.exit_when_unused is not None:
             _stop_after(lambda: _await_exclusive_lock(options.exit_when_unused))
 
-    from penstock.broker.main import StartError, load_config, serve_forever
+    from penstock.broker.main import load_config, serve_forever
+    from penstock.broker.start_error import StartError
 
     try:
         configured = load_config(options.config, overrides).layers.static

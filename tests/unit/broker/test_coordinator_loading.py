@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
 from penstock.broker.append import Waiter
+from penstock.broker.coordinator_loading import CoordinatorLoads, LoadSteps
 from penstock.core import limits
 from penstock.core.metrics import Histogram
 from penstock.protocol.error_codes import BrokerError, ErrorCode

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.main import StartError, _open_certificates, _warn_of_open_listeners
+from penstock.broker.main import _open_certificates, _warn_of_open_listeners
+from penstock.broker.start_error import StartError
 from penstock.core.exit_codes import ExitCode
 from penstock.metadata.broker_config import BrokerConfig
 from tests.certificates import EXPIRED, Authority, new_authority

@@ -18,6 +18,7 @@ class ImmediateStore:
     def __init__(self, journal: LocalJournal) -> None:
         self.image = journal.image
         self.committed: list[Change] = []
+        self.lease_deadline_ms: int | None = None
         self._journal = journal
         self._position = 0
         self._subscribers: list[Callable[[CommittedChanges], None]] = []
@@ -48,6 +49,9 @@ class ImmediateStore:
 
     def close(self) -> None:
         self._journal.close()
+
+    async def leave(self) -> None:
+        """There is no other broker."""
 
 
 def immediate_store(

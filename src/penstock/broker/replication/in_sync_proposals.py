@@ -15,6 +15,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from penstock.core.ids import PartitionIndex, TopicId
 from penstock.metadata.in_sync import decide_in_sync, may_join
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
@@ -55,8 +56,8 @@ class _Wish:
         try:
             return decide_in_sync(
                 image,
-                partition.topic_id,
-                partition.index,
+                TopicId(partition.topic_id),
+                PartitionIndex(partition.index),
                 leader=node.broker_id,
                 leader_epoch=leader.leader_epoch,
                 partition_epoch=leader.partition_epoch,
@@ -120,7 +121,7 @@ class InSyncProposals:
         node = self._node
         if node.tasks.is_closed or node.is_fenced:
             return  # A fenced leader may have been replaced; what it wants is looked at again in intervals.
-        wishes = []
+        wishes: list[_Wish] = []
         while self._due and len(wishes) < PARTITIONS_PER_PROPOSAL_MAX:
             wish = self._wish(self._due.popitem()[0])
             if wish is not None:

@@ -201,7 +201,7 @@ class ReplicaFetcher:
                 follower_log.truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             else:
                 if data.records:
-                    records = memoryview(data.records)  # type: ignore[arg-type]  # a view of the buffer
+                    records = memoryview(data.records)
                     follower_log.take_over(partition, records, self._node.now_ms(), self._node.save_gaps)
                 follower_log.follow(partition, data.high_watermark, data.log_start_offset)
             followed.last_error = ""
