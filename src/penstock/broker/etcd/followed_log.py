@@ -48,8 +48,8 @@ _RETRY_S: Final = 0.2
 class FollowedLog:
     """Belongs to the event loop.
 
-    `on_entries` is told who proposed the entries that were just applied, and `on_registration_ended` which broker's
-    registration was deleted.
+    `on_entries` is told who proposed the entries that were just applied, and whether a snapshot hides some of them;
+    `on_registration_ended` which broker's registration was deleted.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class FollowedLog:
         cluster: StoredCluster,
         availability: Availability,
         *,
-        on_entries: Callable[[set[str]], None],
+        on_entries: Callable[[set[str], bool], None],
         on_registration_ended: Callable[[BrokerId, Registration], None],
     ) -> None:
         self._store = store
@@ -114,13 +114,14 @@ class FollowedLog:
         behind_at: Revision | None = None
         while True:
             await asyncio.sleep(interval_s)
+            known_before = self._revision
             try:
                 newest = await self._store.read(self._keys.brokers, self._keys.head + "\0")
             except (StoreUnavailable, StoreRefused):
                 continue
-            if newest.revision < self._revision:
+            if newest.revision < known_before:
                 raise MetadataDamaged(
-                    f"the metadata store went back from revision {self._revision} to {newest.revision}, as after it "
+                    f"the metadata store went back from revision {known_before} to {newest.revision}, as after it "
                     "was restored from a backup; restart the brokers"
                 )
             stored = {entry.key: entry.mod_revision for entry in newest.entries if entry.key != self._keys.cluster}
@@ -163,7 +164,7 @@ class FollowedLog:
             self.head, self.head_revision = decode_head(self._keys.head, head_value), watched.revision
             if self.head.entry != self.position:
                 raise MetadataDamaged(f"{self._keys.head} names entry {self.head.entry} after entry {self.position}")
-        self._on_entries({entry.proposer for _, entry in entries})
+        self._on_entries({entry.proposer for _, entry in entries}, False)
         for broker_id in gone:
             self._end_registration(broker_id)
         self.notify()
@@ -183,13 +184,14 @@ class FollowedLog:
         cluster = await load(self._store, self._keys)
         changes = difference(self.image, cluster.image)
         logger.warning("the history of the metadata is compacted: %d changes were read as one", len(changes))
+        some_are_hidden = cluster.head.snapshot_entry > self.position
         ended = [item for item in self.registrations.items() if item[0] not in cluster.registrations]
         become(self.image, cluster.image)
         self.head, self.head_revision = cluster.head, cluster.head_revision
         self.registrations, self._revision = cluster.registrations, cluster.revision
         self.position = cluster.head.entry
         self._tell(tuple(changes))
-        self._on_entries(cluster.proposers)
+        self._on_entries(cluster.proposers, some_are_hidden)
         for broker_id, registration in ended:
             self._on_registration_ended(broker_id, registration)
         self.notify()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.broker.etcd.followed_log import FollowedLog
@@ -26,6 +27,15 @@ from penstock.metadata.key_value_store import (
 logger = logging.getLogger(__name__)
 
 SNAPSHOT_ENTRIES: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Parts that wait for a head to name them. `earlier` is the snapshot that it named when they were begun."""
+
+    name: str
+    entry: int
+    earlier: str
 
 
 class LogSnapshots:
@@ -47,7 +57,7 @@ class LogSnapshots:
         self._wake = wake
         self._entries = entries
         self._writing: asyncio.Task[None] | None = None
-        self._written: tuple[str, int] | None = None
+        self._written: _Written | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -65,25 +75,29 @@ class LogSnapshots:
     async def _write(self) -> None:
         entry = self._log.position
         name = f"{entry:016d}-{self._incarnation}"
+        earlier = self._log.head.snapshot
         try:
             for index, part in enumerate(list(encode_snapshot(self._log.image))):
                 await self._store.commit([], [Put(self._keys.snapshot_part(name, index), part)])
         except (StoreUnavailable, StoreRefused) as error:
             logger.info("no snapshot of the metadata was taken: %s", error)
         else:
-            self._written = (name, entry)
+            self._written = _Written(name, entry, earlier)
             self._wake()
         finally:
             self._writing = None
 
     async def install(self) -> None:
-        """Makes the log begin behind the snapshot, unless another broker was faster. Raises what `commit` raises."""
+        """Makes the log begin behind the snapshot. Raises what `commit` raises.
+
+        If another broker installed one since this one's first part was written, its transaction deleted the parts.
+        """
         assert self._written is not None
-        (name, entry), self._written = self._written, None
-        while entry > self._log.head.snapshot_entry:
+        written, self._written = self._written, None
+        while self._log.head.snapshot == written.earlier:
             compares = [Compare(self._keys.head, self._log.head_revision)]
-            head = Head(self._log.head.entry, entry, name)
-            commit = await self._store.commit(compares, self._operations(head, entry, name))
+            head = Head(self._log.head.entry, written.entry, written.name)
+            commit = await self._store.commit(compares, self._operations(head, written.entry, written.name))
             await self._log.catch_up()
             if commit.succeeded:
                 return

@@ -224,7 +224,7 @@ class EtcdMetadataStore:
             async with asyncio.timeout(_RETRY_S):
                 await self._log.moved()
 
-    def _settle(self, proposers: set[str]) -> None:
+    def _settle(self, proposers: set[str], some_are_hidden: bool) -> None:
         """Answers the round whose entries came back."""
         current = self._round
         if current is None:
@@ -234,8 +234,8 @@ class EtcdMetadataStore:
             for proposal in current.with_changes:
                 self._remember_registration(proposal)
             current.answer()
-        elif self._log.head.snapshot_entry > current.base.entry:
-            # The snapshot hides whether its entries are among those of others.
+        elif some_are_hidden:
+            # Its entries may be among them.
             for proposal in current.proposals:
                 proposal.answer(_timed_out())
 
