@@ -22,6 +22,8 @@ from penstock.broker.deferred import Deferred
 from penstock.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.broker.append import Append
     from penstock.broker.flush import Flusher
     from penstock.broker.partition import Partition
@@ -71,6 +73,8 @@ class AppendGroup(Deferred, Generic[Subject]):
             elif self._awaits_replicas and partition.high_watermark < append.end_offset:
                 self._await_replicas(partition, append)
         if self._outstanding == 1:
+            if self._round.is_fenced is not None:
+                self._check_session()
             self.finish()
         else:
             self._outstanding -= 1
@@ -96,7 +100,18 @@ class AppendGroup(Deferred, Generic[Subject]):
         """One of the things that the group waits for has happened or has failed."""
         self._outstanding -= 1
         if not self._outstanding:
+            if self._round.is_fenced is not None:
+                self._check_session()
             self.finish()
+
+    def _check_session(self) -> None:
+        """A broker whose session may have ended acknowledges nothing: another one may lead by now."""
+        assert self._round.is_fenced is not None
+        if self._round.is_fenced():
+            for partition, append, _ in self.appends:
+                if not append.code:
+                    text = f"The session of this broker may have ended; it may no longer lead {partition}."
+                    append.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
 
 class _ReplicaWait:
@@ -150,11 +165,13 @@ class _ReplicaWait:
 class AppendRound:
     """Belongs to the event loop: between the first `add` to one of its groups and `write` nothing else runs."""
 
-    __slots__ = ("_groups", "_write_is_scheduled", "flusher", "loop", "partitions")
+    __slots__ = ("_groups", "_write_is_scheduled", "flusher", "is_fenced", "loop", "partitions")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, flusher: Flusher) -> None:
         self.loop = loop
         self.flusher = flusher
+        self.is_fenced: Callable[[], bool] | None = None
+        """Asked before each acknowledgement; None for a broker that is alone."""
         self.partitions: dict[Partition, None] = {}  # with staged batches
         self._groups: list[AppendGroup[object]] = []
         self._write_is_scheduled = False

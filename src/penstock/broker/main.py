@@ -270,6 +270,8 @@ async def _serve(
         # After on_ready, so that a client that waits for the start does not wait for this.
         loop.call_soon(node.resume_transactions)
         await stopped.wait()
+        if not failure:
+            await node.hand_over()
     finally:
         housekeeping.stop()
         await node.tasks.close()

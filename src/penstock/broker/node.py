@@ -249,8 +249,16 @@ class Node:
             # Imported here: a broker that is alone does not need it.
             from penstock.broker.replication.replication import Replication
 
+            self.appends.is_fenced = lambda: self.is_fenced
             self.replication = Replication(self)
             self.replication.start()
+
+    async def hand_over(self) -> None:
+        """Before a clean stop: others lead what this broker leads. Returns at once for a broker that is alone."""
+        if self.replication is not None:
+            from penstock.broker.replication.controlled_shutdown import hand_over
+
+            await hand_over(self, self.replication.image_changed)
 
     def config_in(self, image: ClusterImage) -> BrokerConfig:
         """This broker's configuration under the dynamic settings of an image, such as one that a decision is given."""
@@ -286,6 +294,8 @@ class Node:
                 "check the disk"
             )
             return
+        if self.replication is not None:
+            self.replication.image_changed.set()
         if self._groups is not None and any(isinstance(change, _CHANGES_OF_TOPICS) for change in committed.changes):
             self._groups.topics_changed()
 
@@ -363,10 +373,14 @@ class Node:
             case AclRemoved():
                 if self.authorizer is not None:
                     self.authorizer.replace(self.image.acls.values())
+            case BrokerRegistered(broker):
+                if self.replication is not None:
+                    self.replication.broker_registered(broker.broker_id)
+            case BrokerGone(broker_id):
+                if self.replication is not None:
+                    self.replication.broker_gone(broker_id)
             case (
                 ProducerIdsAllocated()
-                | BrokerRegistered()
-                | BrokerGone()
                 | BrokerShuttingDown()
                 | BrokerUnregistered()
                 | ControllerElected()

@@ -129,7 +129,7 @@ class Replicas:
             log = node.log_directory.logs.get(place)
             if log is None:
                 if self._is_starting:
-                    logger.error("%s: its directory is missing, so the partition starts empty", place)
+                    self._is_missing(place, partition)
                 log = node.log_directory.create(image.name, partition.index, image.topic_id, settings, node.now_ms())
             checkpointed = node.log_directory.high_watermarks.get(place, 0)
             high_watermark = max(log.log_start_offset, min(checkpointed, log.log_end_offset))
@@ -138,6 +138,12 @@ class Replicas:
             if node.replication is not None:
                 node.replication.role_changed(opened)
             yield opened
+
+    def _is_missing(self, place: TopicPartition, partition: PartitionImage) -> None:
+        """At a start. A replica that others rely on is empty: it must leave their sets, as after an unclean end."""
+        logger.error("%s: its directory is missing, so the partition starts empty", place)
+        if self._node.broker_id in (*partition.isr, *partition.elr):
+            self._node.log_directory.clean_shutdown_epoch = None
 
     def _close(self, partition: Partition) -> None:
         """The replica is no longer this broker's. Its files are removed in the background."""

@@ -56,6 +56,9 @@ PEER_REQUESTS_IN_FLIGHT_MAX: Final = 100
 # Connecting to another broker: TCP, TLS, versions and SASL together (Kafka's socket.connection.setup.timeout.ms).
 PEER_CONNECTION_SETUP_S: Final = 10.0
 
+# How long a broker that stops waits for others to lead what it leads.
+CONTROLLED_SHUTDOWN_S: Final = 30.0
+
 # Keys that the cleaner holds in memory, about 150 bytes each. A log with more is compacted in several passes.
 CLEANER_KEYS_MAX: Final = 1_000_000
 # The segments of a coordinator's topic. The active one is never compacted, and a start loads it whole.

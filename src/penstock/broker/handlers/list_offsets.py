@@ -31,6 +31,7 @@ from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.records import record_positions
 
 UNKNOWN: Final = -1
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 
 class _Special(IntEnum):
@@ -72,10 +73,21 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsR
                 context.access.check_topic(AclOperation.DESCRIBE, topic.name)
                 partition = context.node.topics.partition(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
+                if context.node.replication is not None:
+                    _check_end_offset(context, partition)
                 _look_up(partition, wanted, request.isolation_level == READ_COMMITTED, answer)
             except BrokerError as error:
                 answer.error_code = error.code
     return response
+
+
+def _check_end_offset(context: RequestContext, partition: Partition) -> None:
+    """A new leader may know a lower high watermark than the one before it told readers (KIP-207)."""
+    if context.node.is_fenced:
+        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The session of this broker may have ended.")
+    if partition.leader is not None and not partition.leader.may_answer_end_offset:
+        early = context.api_version < OFFSET_NOT_AVAILABLE_SINCE
+        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE if early else ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 def _look_up(

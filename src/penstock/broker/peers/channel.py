@@ -94,10 +94,14 @@ class PeerChannel:
                 connection.close(reason)
             raise self._unreachable(reason) from None
 
-    def disconnect(self, reason: str) -> None:
-        """What is in flight fails now. The next request connects, and need not wait for that."""
+    def retry_now(self) -> None:
+        """The next request connects without waiting."""
         self._failures = 0
         self._next_attempt_s = 0.0
+
+    def disconnect(self, reason: str) -> None:
+        """What is in flight fails now."""
+        self.retry_now()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(reason)

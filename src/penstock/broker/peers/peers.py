@@ -43,11 +43,18 @@ class Peers:
             )
         return channel
 
-    def broker_changed(self, broker_id: BrokerId) -> None:
-        """The broker left the cluster, or came back: what was asked of its earlier life is not waited for."""
-        for (known_id, _), channel in self._channels.items():
-            if known_id == broker_id:
-                channel.disconnect("its registration has changed")
+    def disconnect(self, broker_id: BrokerId) -> None:
+        """The broker left the cluster: what was asked of it is not waited for."""
+        for channel in self._channels_to(broker_id):
+            channel.disconnect("its session in the cluster has ended")
+
+    def retry_now(self, broker_id: BrokerId) -> None:
+        """The broker has registered: the next attempt to connect is made at once."""
+        for channel in self._channels_to(broker_id):
+            channel.retry_now()
+
+    def _channels_to(self, broker_id: BrokerId) -> list[PeerChannel]:
+        return [channel for (known_id, _), channel in self._channels.items() if known_id == broker_id]
 
     def close(self) -> None:
         for channel in self._channels.values():

@@ -50,8 +50,8 @@ class ReplicaFetchers:
         if fetcher is not None:
             fetcher.remove(partition)
 
-    def broker_changed(self, broker_id: BrokerId) -> None:
-        """The leader's registration has changed: it may be reachable again."""
+    def retry_now(self, broker_id: BrokerId) -> None:
+        """The leader may be reachable again."""
         for (leader, _), fetcher in self._fetchers.items():
             if leader == broker_id:
                 fetcher.retry_now()

@@ -5,6 +5,7 @@ Built where the metadata is shared with other brokers; a broker that is alone ha
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from penstock.broker.replication.fetchers import ReplicaFetchers
@@ -25,6 +26,8 @@ class Replication:
         self._fetchers = ReplicaFetchers(node)
         self.in_sync = InSyncProposals(node)
         self.selector = replica_selector(node)
+        self.image_changed = asyncio.Event()
+        """Set with every committed change."""
 
     def start(self) -> None:
         for partition in self._node.topics.replicas():
@@ -38,8 +41,13 @@ class Replication:
     def replica_closed(self, partition: Partition) -> None:
         self._fetchers.leave(partition)
 
-    def broker_changed(self, broker_id: BrokerId) -> None:
-        """A broker registered, or its registration ended."""
+    def broker_registered(self, broker_id: BrokerId) -> None:
+        """It may be reachable again: what waits for the next attempt does not wait any longer."""
         if broker_id != self._node.broker_id:
-            self._node.peers.broker_changed(broker_id)
-            self._fetchers.broker_changed(broker_id)
+            self._node.peers.retry_now(broker_id)
+            self._fetchers.retry_now(broker_id)
+
+    def broker_gone(self, broker_id: BrokerId) -> None:
+        """What was asked of it is not waited for."""
+        if broker_id != self._node.broker_id:
+            self._node.peers.disconnect(broker_id)
