@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements/dev.lock
+# A container's environment may have it; every process of a test would then compile all that it imports once more.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-clients test-slow test-kills pipeline-kills cluster cluster-soak scale new-user check format bench fuzz crash transactions compaction zombies definitions compatibility errors connectors images lock clean

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -16,12 +18,18 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from penstock.testing.apache_kafka import ApacheKafka
 from penstock.testing.java import JavaMissingError
 from tests.spark_session import _shared_session_is_active, crash_directory, spark
 
 __all__ = ["_shared_session_is_active", "crash_directory", "spark"]  # fixtures; once, or there would be two sessions
+
+
+# Hypothesis judges by the clock, and a busy machine is slow. What else it checks holds everywhere.
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("penstock")
 
 
 class RunningBroker(Protocol):
@@ -60,7 +68,10 @@ _INDEPENDENT = (
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A deterministic part of the selected tests: those whose rank by name is `number` modulo `count`."""
+    """A deterministic part of the tests: those whose names have a checksum that is `number` modulo `count`.
+
+    A test stays in its slice when other tests come and go.
+    """
 
     number: int
     count: int
@@ -72,8 +83,8 @@ class Slice:
             raise ValueError(f"--slice {text}: expected K/N with 0 <= K < N, for example 0/2")
         return cls(int(number), int(count))
 
-    def selects(self, items: list[pytest.Item]) -> set[str]:
-        return set(sorted(item.nodeid for item in items)[self.number :: self.count])
+    def selects(self, nodeid: str) -> bool:
+        return zlib.crc32(nodeid.encode()) % self.count == self.number
 
 
 BrokerStarter = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]
@@ -90,8 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--slice",
         metavar="K/N",
         type=Slice.parse,
-        help="run every Nth of the selected tests, beginning with the Kth (0 <= K < N); CI rotates K, so that N runs"
-        " cover everything",
+        help="run the Kth of N parts of the selected tests (0 <= K < N); CI rotates K, so that N runs cover everything",
     )
 
 
@@ -99,6 +109,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "feature(template, **variants): names the row of the client matrix that a test is"
     )
+    # A shell ignores ctrl-C for what it starts in the background, and so would every process that a test interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "cell(client, feature): one cell of the client matrix; set while collecting")
 
 
@@ -106,9 +119,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted: Slice | None = config.getoption("--slice")
     if wanted is not None:
-        selected = wanted.selects(items)
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in selected])
-        items[:] = [item for item in items if item.nodeid in selected]
+        config.hook.pytest_deselected(items=[item for item in items if not wanted.selects(item.nodeid)])
+        items[:] = [item for item in items if wanted.selects(item.nodeid)]
     sizes = Counter(_scope(item.nodeid) for item in items)
 
     def rank(item: pytest.Item) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -13,6 +13,11 @@ from tests import crash_points
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Several sessions run beside each other, and a JVM touches new memory as long as it has some. They end before the
+# optimizing compiler has paid for itself, or the verification of Spark's classes for anything.
+_MEMORY: Final = "1g"
+_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
 
 @pytest.fixture(scope="session")
@@ -29,13 +34,17 @@ def spark(crash_directory: Path) -> Iterator[SparkSession]:
     """The session that pipelines get on one machine. Tests stop their own queries and take names of their own."""
     from penstock.pipeline.spark import java_archive
     from penstock.pipeline.spark.java import JavaMissingError
-    from penstock.pipeline.spark.session import end_jvm, start_session
+    from penstock.pipeline.spark.session import SparkSettings, end_jvm, start
     from tests.conftest import optional_part_missing
 
     # An archive that is there is used, but a test run leaves no process behind to make one.
     os.environ.setdefault(java_archive.POLICY_VARIABLE, "use")
     try:
-        session = start_session("penstock tests")
+        session = start(
+            SparkSettings(
+                name="penstock tests", driver_memory=_MEMORY, conf={"spark.driver.extraJavaOptions": _JAVA_OPTIONS}
+            )
+        )
     except JavaMissingError as missing:
         optional_part_missing(str(missing))
     yield session

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def eventually(holds: Callable[[], bool], within_s: float = 10) -> bool:
+def eventually(holds: Callable[[], bool], within_s: float = 60) -> bool:
     """Whether it holds in time. A broker answers an administrator before every node has heard of the change."""
     deadline = time.monotonic() + within_s
     while not (held := holds()) and time.monotonic() < deadline:

@@ -229,17 +229,27 @@ def test_a_query_says_that_it_is_between_batches(numbers: DataFrame, tmp_path: P
 
 
 def test_a_query_says_that_a_batch_runs(numbers: DataFrame, tmp_path: Path) -> None:
-    def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+    release = tmp_path / "release"
+
+    def waits(batches: Iterator[Any]) -> Iterator[Any]:
         import time
 
-        time.sleep(3)
+        while not release.exists():
+            time.sleep(0.01)
         yield from batches
 
-    query = started(numbers.mapInArrow(slowly, "value STRING"), tmp_path, availableNow=True)
-    seen = set()
-    while not internals.await_termination(query, 0.02):
-        seen.add(internals.is_between_batches(query))
-    assert False in seen
+    query = started(numbers.mapInArrow(waits, "value STRING"), tmp_path, availableNow=True)
+    try:
+        deadline = time.monotonic() + 60
+        while internals.is_between_batches(query):
+            assert time.monotonic() < deadline, query.status
+            time.sleep(0.01)
+        release.touch()
+        while not internals.await_termination(query, 0.02):
+            assert time.monotonic() < deadline, query.status
+    finally:
+        release.touch()
+        query.stop()
 
 
 def test_a_query_says_how_many_of_its_tasks_are_done(numbers: DataFrame, tmp_path: Path) -> None:

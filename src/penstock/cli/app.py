@@ -1,37 +1,20 @@
 """The composition root of the command line: assembles the commands that Typer parses.
 
-Owns the translation of Typer's and the client's errors into `CommandError`. Commands import confluent-kafka and Rich
-inside their functions: `penstock --help` needs neither.
+Owns the table of commands, and the translation of Typer's and the client's errors into `CommandError`. Commands import
+confluent-kafka and Rich inside their functions: `penstock --help` needs neither. A command line that begins with a
+command imports the module of that one only.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from typing import Annotated, Final
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 
-from penstock.cli import (
-    acl,
-    cluster,
-    connect,
-    connector,
-    consume,
-    dead_letters,
-    docs,
-    group,
-    logs,
-    pipelines,
-    produce,
-    quota,
-    run,
-    topic,
-    up,
-    user,
-    validate,
-)
-from penstock.cli.broker import run_broker
 from penstock.cli.command_error import CommandError
 from penstock.cli.connection import COMMAND_CONFIG_VARIABLE
 from penstock.cli.options import examples
@@ -40,6 +23,23 @@ from penstock.core.exit_codes import ExitCode
 _BROKER_CODES: Final = frozenset(
     {ExitCode.BAD_CONFIGURATION, ExitCode.CANNOT_LISTEN, ExitCode.DATA_DIR_IN_USE, ExitCode.DATA_DIR_UNUSABLE}
 )
+_GROUPS: Final = ("topic", "group", "cluster", "user", "acl", "quota", "dead-letters", "connector")
+"""Commands with subcommands: a module of the same name with `build`."""
+_COMMANDS: Final = {
+    "produce": "produce",
+    "consume": "consume",
+    "run": "run",
+    "validate": "validate",
+    "up": "up",
+    "connect": "connect",
+    "docs": "docs",
+    "ps": "pipelines",
+    "status": "pipelines",
+    "stop": "pipelines",
+    "restart": "pipelines",
+    "logs": "logs",
+}
+"""The module of each; it has a function of that name, and EPILOG, or NAME_EPILOG where it has several commands."""
 COMPLETION_VARIABLE: Final = "_PENSTOCK_COMPLETE"
 _HELP: Final = "A Kafka-compatible broker, tools for any Kafka broker, and pipelines on Spark."
 _EPILOG: Final = (
@@ -56,7 +56,9 @@ _EPILOG: Final = (
 )
 
 
-def _build() -> typer.Typer:
+def _build(words: Sequence[str] = ()) -> typer.Typer:
+    """With the one command that these words begin with, or with all of them."""
+    only = words[0] if words and words[0] in (*_GROUPS, *_COMMANDS) else None
     # Plain help and plain errors: importing Rich would take a tenth of a second.
     app = typer.Typer(
         rich_markup_mode=None,
@@ -70,26 +72,14 @@ def _build() -> typer.Typer:
     app.command("broker", help="Run a broker in the foreground.", add_help_option=False, context_settings=own_parser)(
         _broker
     )
-    app.add_typer(topic.build(), name="topic")
-    app.add_typer(group.build(), name="group")
-    app.add_typer(cluster.build(), name="cluster")
-    app.add_typer(user.build(), name="user")
-    app.add_typer(acl.build(), name="acl")
-    app.add_typer(quota.build(), name="quota")
-    app.add_typer(dead_letters.build(), name="dead-letters")
-    app.add_typer(connector.build(), name="connector")
-    app.command("produce", epilog=produce.EPILOG)(produce.produce)
-    app.command("consume", epilog=consume.EPILOG)(consume.consume)
-    app.command("run", epilog=run.EPILOG)(run.run)
-    app.command("validate", epilog=validate.EPILOG)(validate.validate)
-    app.command("up", epilog=up.EPILOG)(up.up)
-    app.command("connect", epilog=connect.EPILOG)(connect.connect)
-    app.command("docs", epilog=docs.EPILOG)(docs.docs)
-    app.command("ps", epilog=pipelines.PS_EPILOG)(pipelines.ps)
-    app.command("status", epilog=pipelines.STATUS_EPILOG)(pipelines.status)
-    app.command("stop", epilog=pipelines.STOP_EPILOG)(pipelines.stop)
-    app.command("restart", epilog=pipelines.RESTART_EPILOG)(pipelines.restart)
-    app.command("logs", epilog=logs.EPILOG)(logs.logs)
+    for name in _GROUPS:
+        if only in (None, name):
+            app.add_typer(_module(name).build(), name=name)
+    for name, module_name in _COMMANDS.items():
+        if only in (None, name):
+            module = _module(module_name)
+            epilog = module.EPILOG if name == module_name else getattr(module, f"{name.upper()}_EPILOG")
+            app.command(name, epilog=epilog)(getattr(module, name))
     app.command(
         "bench",
         help="Measure this machine, with Apache Kafka for comparison.",
@@ -100,7 +90,13 @@ def _build() -> typer.Typer:
     return app
 
 
+def _module(name: str) -> Any:
+    return import_module(f"penstock.cli.{name.replace('-', '_')}")
+
+
 def _broker(context: typer.Context) -> None:
+    from penstock.cli.broker import run_broker
+
     raise typer.Exit(run_broker(context.args))
 
 
@@ -140,7 +136,7 @@ def run_app(words: list[str]) -> int:
     )
     from penstock.protocol.error_codes import BrokerError
 
-    command = typer.main.get_command(_build())
+    command = typer.main.get_command(_build(() if COMPLETION_VARIABLE in os.environ else words))
     if COMPLETION_VARIABLE in os.environ:
         # The shell asks for completions; Typer prints them and exits.
         command.main([], prog_name="penstock")

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.config.definition import ConfigDef, ConfigException
-from penstock.connect.data.records import Failure, RecordGroup
 from penstock.core.guarantee import Guarantee
 from penstock.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from penstock.connect.data.records import Failure, RecordGroup
 
 SourcePartition = Mapping[str, Any]
 """What a source counts in, as JSON: a file, a table. None of its values may be a list or an object."""

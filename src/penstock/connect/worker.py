@@ -4,8 +4,9 @@ The composition root of `connect/`. A worker without connector files is distribu
 statuses live in topics, and workers with the same `group.id` share the connectors. One with connector files is
 standalone: it runs those, and keeps only the offsets of their sources, in a file.
 
-Invariants: REST answers when the herder knows the state of the cluster; a request before that would find nothing. Spark
-starts with the first job. After `stop` no connector runs, and no thread and no socket is left.
+Invariants: REST answers when the herder knows the state of the cluster; a request before that would find nothing. What
+moves records is imported behind that, and Spark starts with the first job. After `stop` no connector runs, and no
+thread and no socket is left.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from penstock.connect.herder.worker_herder import WorkerHerder, WorkerSettings
 from penstock.connect.plugins import Plugins
 from penstock.connect.rest.application import build_application
 from penstock.connect.rest.server import RestServer
-from penstock.connect.runtime.spark_jobs import SparkJobs
-from penstock.connect.runtime.spark_runner import SparkRunner
+from penstock.connect.runtime.deferred_runner import DeferredRunner
 from penstock.connect.storage.offset_file import OffsetFile
 from penstock.connect.worker_config import Mode, parse_worker_config
 from penstock.connect.worker_plugins import WorkerPlugins
@@ -35,6 +35,8 @@ from penstock.wire.client import WIRE_SETTING_NAMES, WireClient
 
 if TYPE_CHECKING:
     from penstock.connect.rest.extensions import Pipelines
+    from penstock.connect.runtime.runner import Runner
+    from penstock.connect.runtime.spark_jobs import SparkJobs
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +86,7 @@ class Worker:
         self._jobs = jobs
         self._plugins = WorkerPlugins(plugins, self._config.defaults(), self._config.providers())
         self._server = RestServer(self._properties)
+        self._runner = DeferredRunner(self._new_runner)
         self._herder: WorkerHerder | None = None
 
     @property
@@ -100,7 +103,6 @@ class Worker:
         try:
             self._server.bind()
             self._herder = self._new_herder()
-            self._config.check_converters(self._plugins.registry)
             self._herder.start()
             self._server.serve(
                 build_application(
@@ -112,6 +114,8 @@ class Worker:
                     warnings=self._plugins.warnings,
                 )
             )
+            self._config.check_converters(self._plugins.registry)
+            self._runner.made()
             create_from_files(self._herder, self._connector_files)
         except BaseException:
             self.stop()
@@ -141,13 +145,17 @@ class Worker:
             tracks_topics=self._config.values["topic.tracking.enable"],
             allows_topics_reset=self._config.values["topic.tracking.allow.reset"],
         )
-        registry = self._plugins.registry
+        if self._connector_files:
+            return standalone_herder(settings, self._runner, self._plugins)
+        return distributed_herder(DistributedSettings.parse(self._properties), settings, self._runner, self._plugins)
+
+    def _new_runner(self) -> Runner:
+        from penstock.connect.runtime.spark_runner import SparkRunner
+
+        offset_file = None
         if self._connector_files:
             offset_file = OffsetFile(Path(self._config.values["offset.storage.file.filename"]))
-            runner = SparkRunner(self._properties, self._jobs, registry, offset_file)
-            return standalone_herder(settings, runner, self._plugins)
-        runner = SparkRunner(self._properties, self._jobs, registry)
-        return distributed_herder(DistributedSettings.parse(self._properties), settings, runner, self._plugins)
+        return SparkRunner(self._properties, self._jobs, self._plugins.registry, offset_file)
 
     def _cluster_id(self) -> str:
         """Also shows, before anything else happens, whether the brokers can be reached."""

@@ -164,7 +164,7 @@ class WorkerConfig:
         )
 
     def check_converters(self, plugins: Plugins) -> None:
-        """Raises ConfigException. Importing converters takes longer than all the rest, so REST starts before."""
+        """Raises ConfigException. Importing converters takes longer than all the rest, so REST answers before."""
         mistakes = []
         for part, interface in _CONVERTERS.items():
             class_name, own = self.converter(part)

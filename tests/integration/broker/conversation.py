@@ -4,10 +4,12 @@ point of the test. Answers are the codec's own messages; a batch is read back re
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.protocol.compression import decompress
+from penstock.protocol.definitions.api_versions import ApiVersionsRequest
 from penstock.protocol.definitions.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from penstock.protocol.definitions.delete_records import (
     DeleteRecordsPartition,
@@ -46,11 +48,25 @@ LATEST: Final = -1
 TOPIC_RESOURCE: Final = 2
 FETCH_VERSION: Final = 16
 PRODUCE_VERSION: Final = 12
+QUIET_S: Final = 0.2
 
 
 class Topic(NamedTuple):
     name: str
     topic_id: bytes
+
+
+def is_silent(client: WireClient, seconds: float = QUIET_S) -> bool:
+    """Whether no answer comes. A slow machine never turns this into a failure."""
+    readable, _, _ = select.select([client.socket], [], [], seconds)
+    return not readable
+
+
+def await_earlier_requests(client: WireClient) -> None:
+    """Returns when the broker has read what was sent before on other connections: it looks at all of them in turn, and
+    what is asked second is read in a later turn than the first."""
+    for _ in range(2):
+        assert client.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
 
 
 def create_topic(

@@ -1,14 +1,13 @@
-"""A broker on a disk that can be told to be slow or to fail.
+"""A broker on a disk that can be told to wait or to fail.
 
 `FaultyDiskBroker` is the test's side. The process is this module, run with a control directory as its first argument.
 
-Every fsync of the process writes one byte to the file `count` there. While the file `delay` exists, an fsync takes as
-many seconds as it says; while `error` exists, it fails. The rest of the broker is the real one.
+Every fsync of the process writes one byte to the file `count` there. While the file `held` exists, an fsync does not
+end; while `error` exists, it fails. The rest of the broker is the real one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -18,7 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-DELAY_S = 0.8
+POLL_S = 0.005
+PATIENCE_S = 60
 ROOT = Path(__file__).parents[3]
 
 
@@ -41,11 +41,18 @@ class FaultyDiskBroker:
         count = self._control / "count"
         return count.stat().st_size if count.exists() else 0
 
-    def slow_down(self) -> None:
-        (self._control / "delay").write_text(str(DELAY_S))
+    def hold(self) -> None:
+        (self._control / "held").touch()
 
-    def speed_up(self) -> None:
-        (self._control / "delay").unlink()
+    def release(self) -> None:
+        (self._control / "held").unlink()
+
+    def await_fsyncs(self, count: int) -> None:
+        """That many have begun since the start."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.fsyncs < count:
+            assert time.monotonic() < deadline, f"{self.fsyncs} fsyncs, {count} were expected"
+            time.sleep(POLL_S)
 
     def break_down(self) -> None:
         (self._control / "error").touch()
@@ -59,8 +66,8 @@ def _faulty(sync: Callable[[int], None], control: Path) -> Callable[[int], None]
     def faulty_sync(fd: int) -> None:
         with (control / "count").open("ab") as count:
             count.write(b".")
-        with contextlib.suppress(FileNotFoundError):
-            time.sleep(float((control / "delay").read_text()))
+        while (control / "held").exists():
+            time.sleep(POLL_S)
         if (control / "error").exists():
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         sync(fd)

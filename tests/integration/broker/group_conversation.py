@@ -48,7 +48,7 @@ NOTHING_COMMITTED: Final = -1
 
 def wait_for_coordinator(client: WireClient) -> None:
     """Apache Kafka makes the topic of its groups when the first client looks for a coordinator, and takes its time."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         found = client.ask(FindCoordinatorRequest(key="any", key_type=0), 3)
         if found.error_code == ErrorCode.NONE:

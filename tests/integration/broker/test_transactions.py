@@ -29,6 +29,7 @@ from tests.integration.broker.conversation import (
     create_topic,
     delete_topic,
     fetch,
+    is_silent,
     partitions_of,
     produce,
     produce_request,
@@ -111,18 +112,13 @@ def test_a_waiting_reader_is_woken_by_the_end_of_a_transaction(
     topic = new_topic()
     producer = Transactor(client, transactional_id).begin_session()
     producer.send_ok(topic, b"x" * 5000)
-    request = committed_fetch(topic, max_wait_ms=20_000, min_bytes=4000)
-    began = time.monotonic()
+    request = committed_fetch(topic, max_wait_ms=600_000, min_bytes=4000)
     waiting = other_client.send(request, FETCH_VERSION)
     producer.send_ok(topic, b"more, which nobody may read yet")
-    other_client.socket.settimeout(0.3)
-    with pytest.raises(TimeoutError):
-        other_client.receive_frame()
-    other_client.socket.settimeout(30)
+    assert is_silent(other_client)
     producer.commit()
     data = partitions_of(other_client.receive(1, FETCH_VERSION, waiting))[0]
     assert len(visible_values(data)) == 2
-    assert time.monotonic() - began < 10
 
 
 @both_protocols
@@ -359,9 +355,9 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     client: WireClient, new_topic: NewTopic, transactional_id: str
 ) -> None:
     topic = new_topic()
-    producer = Transactor(client, transactional_id).begin_session(timeout_ms=300)
+    producer = Transactor(client, transactional_id).begin_session(timeout_ms=2000)
     producer.send_ok(topic, b"late")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while describe(client, transactional_id).transaction_state != "CompleteAbort":
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -525,12 +521,12 @@ class TestRestart:
         """Without a single request that names it."""
         with WireClient(own_broker.bootstrap_servers) as client:
             topic = create_topic(client, "topic")
-            producer = Transactor(client, "id").begin_session(timeout_ms=1000)
+            producer = Transactor(client, "id").begin_session(timeout_ms=2000)
             producer.send_ok(topic, b"abandoned")
         own_broker.kill()
         own_broker.start()
         with WireClient(own_broker.bootstrap_servers) as client:
-            deadline = time.monotonic() + 15
+            deadline = time.monotonic() + 60
             while last_stable_offset(client, topic) < 2:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)

@@ -71,11 +71,11 @@ def test_a_session_ends_with_its_token_and_librdkafka_brings_the_next_one(secure
 
 
 def test_a_wire_client_whose_token_has_expired_is_let_go_of(secured: Secured) -> None:
-    token = secured.issuer.token(lifetime_s=1.5)
+    token = secured.issuer.token(lifetime_s=3)
     settings = secured.settings("SASL_PLAINTEXT", "OAUTHBEARER") | {"sasl.oauthbearer.token": token}
     with WireClient(settings) as client:
         client.metadata(["orders"])
-        time.sleep(2)
+        time.sleep(3.5)
         with pytest.raises((BrokerError, AccessDenied), match="refused the credentials"):
             client.metadata(["orders"])
 

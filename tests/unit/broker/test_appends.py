@@ -58,7 +58,7 @@ def produce(node: Node, *topics: str, acks: int = ALL_IN_SYNC) -> Deferred:
 
 async def outcome(answer: Deferred) -> dict[str, list[int]]:
     """Error codes by topic."""
-    for _ in range(1000):
+    for _ in range(12_000):
         if answer.done:
             return {
                 topic.name: [partition.error_code for partition in topic.partition_responses]

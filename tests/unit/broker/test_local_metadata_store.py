@@ -87,7 +87,7 @@ def creation(name: str, number: int) -> Decide:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(5000):
+    for _ in range(30_000):
         if condition():
             return
         await asyncio.sleep(0.001)

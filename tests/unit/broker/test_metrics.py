@@ -70,7 +70,7 @@ def observe(
                 open_connections = node.metrics.gauge(
                     "kafka_server_socketservermetrics_connectioncount", "", listener=LISTENER_NAME
                 )
-                for _ in range(1000):
+                for _ in range(12_000):
                     if not open_connections.value:
                         break
                     await asyncio.sleep(0.005)

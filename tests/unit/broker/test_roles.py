@@ -112,7 +112,7 @@ def ask_fetch(node: Node, *indexes: int, version: int = 16) -> Any:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
+    for _ in range(30_000):
         if condition():
             return
         await asyncio.sleep(0.001)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 import tracemalloc
 
 import pytest
@@ -49,14 +48,12 @@ def test_a_huge_count_neither_allocates_nor_loops(version: int, request_bytes: b
     frame = request_bytes.ljust(31, b"\x00")
     read = codec.reader(MetadataRequest, version)
     tracemalloc.start()
-    began = time.perf_counter()
     try:
         with pytest.raises(ProtocolError, match="topics is longer"):
             read(frame, 0, len(frame))
         assert tracemalloc.get_traced_memory()[1] < 50_000
     finally:
         tracemalloc.stop()
-    assert time.perf_counter() - began < 0.5
 
 
 def test_a_count_is_bounded_by_the_smallest_elements_that_could_follow() -> None:

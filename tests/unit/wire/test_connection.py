@@ -95,6 +95,12 @@ def connect(address: Address, **settings: str) -> Connection:
     return Connection(address, WireSettings.parse(given), None)
 
 
+def impatient(connection: Connection) -> Connection:
+    """Only now: the peer has had its time to agree on versions."""
+    connection._request_timeout_s = 0.2
+    return connection
+
+
 def test_versions_are_the_newest_that_both_know() -> None:
     with broker(Peer.agree) as address:
         connection = connect(address)
@@ -155,7 +161,7 @@ def test_a_timeout_closes_the_connection_and_loses_all_requests_in_flight() -> N
         finished.wait(10)
 
     with broker(script) as address:
-        connection = connect(address, request_timeout_ms="200")
+        connection = impatient(connect(address))
         first, second = connection.send(EndTxnRequest(), 3), connection.send(EndTxnRequest(), 3)
         with pytest.raises(ConnectionLost, match="did not answer in time"):
             first.response()
@@ -178,7 +184,7 @@ def test_a_slow_trickle_of_bytes_does_not_extend_the_timeout() -> None:
             peer.connection.sendall(b"x")
 
     with broker(script) as address:
-        connection = connect(address, request_timeout_ms="300")
+        connection = impatient(connect(address))
         with pytest.raises(ConnectionLost, match="did not answer in time"):
             connection.ask(EndTxnRequest(), 3)
         finished.set()

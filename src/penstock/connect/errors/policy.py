@@ -17,16 +17,15 @@ import pyarrow as pa
 
 from penstock.connect.config.definition import ConfigDef, ConfigKey, ConfigType, Importance, Width
 from penstock.connect.config.parsing import one_of, parse
-from penstock.connect.connector import ConnectError
 from penstock.connect.errors.dead_letters import dead_letters, places_of, where
 from penstock.connect.errors.retries import RetryPolicy
 from penstock.connect.errors.stage import StagedFailure
+from penstock.connect.errors.tolerance import TOLERANCE, ToleranceExceeded
 
 Tolerance = Literal["none", "all"]
 
 RETRY_TIMEOUT: Final = "errors.retry.timeout"
 RETRY_DELAY_MAX: Final = "errors.retry.delay.max.ms"
-TOLERANCE: Final = "errors.tolerance"
 LOG_ENABLE: Final = "errors.log.enable"
 LOG_INCLUDE_MESSAGES: Final = "errors.log.include.messages"
 DLQ_TOPIC_NAME: Final = "errors.deadletterqueue.topic.name"
@@ -90,34 +89,6 @@ DEFINITION: Final = ConfigDef(
         ),
     )
 )
-
-
-class ToleranceExceeded(ConnectError):
-    """A record failed, and `errors.tolerance` is none. `trace` is the text that Kafka Connect's status shows."""
-
-    def __init__(self, failed: StagedFailure, place: str) -> None:
-        failure = failed.failure
-        self.cause = f"{failure.java_class}: {failure.message}"
-        super().__init__(
-            f"Tolerance exceeded in error handler: {self.cause} (stage {failed.stage.value}{place});"
-            f" {TOLERANCE}=all skips such records"
-        )
-
-    @property
-    def trace(self) -> str:
-        return (
-            "org.apache.kafka.connect.errors.ConnectException: Tolerance exceeded in error handler\n"
-            f"Caused by: {self.cause}\n"
-        )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (self.args[0], self.cause)
-
-
-def _restored(message: str, cause: str) -> ToleranceExceeded:
-    error = ToleranceExceeded.__new__(ToleranceExceeded)
-    error.args, error.cause = (message,), cause
-    return error
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from penstock.connect.connector import ConnectError, RetriableError
-from penstock.connect.errors.policy import ToleranceExceeded
+from penstock.connect.errors.tolerance import ToleranceExceeded
 from penstock.core.error_table import Retry
 from penstock.core.errors import PenstockError
 from penstock.pipeline.spark.session import discard, is_usable

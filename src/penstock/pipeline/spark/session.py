@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 TASK_ATTEMPTS: Final = 4  # as on a cluster; plain local[N] gives up at a task's first failure
 _TOPICS: Final = "penstock"  # the data source, as `pyspark_penstock` names it
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _MEMORY_MB_LEAST: Final = 1024
 _MEMORY_MB_MOST: Final = 4096
 _JVM_HEAD_START_S: Final = 5
@@ -296,10 +297,13 @@ def _start_jvm(settings: SparkSettings, java: JavaRuntime, archive: Path, direct
     options = jvm_options(java, settings.driver_memory or default_driver_memory())
     own_files = directory / "jvm"
     own_files.mkdir(exist_ok=True)
+    conf = local_conf(settings)
+    # Last, so that they win; Spark itself reads them in its launcher, which is not used here.
+    users = shlex.split(conf.get(_JAVA_OPTIONS, ""))
     return Jvm.start(
         java,
-        options=[*options, *java_archive.archive_options(java, archive), *_logging_options(settings)],
-        conf=local_conf(settings),
+        options=[*options, *java_archive.archive_options(java, archive), *_logging_options(settings), *users],
+        conf=conf,
         environment={SOCKET_VARIABLE: str(directory / "zygote"), "PYSPARK_PYTHON": str(directory / "python3")},
         directory=own_files,
     )
@@ -386,7 +390,7 @@ def _start_on_cluster(settings: SparkSettings) -> SparkSession:
 
     conf = cluster_conf(settings)
     if not _has_own_logging():
-        conf.setdefault("spark.driver.extraJavaOptions", " ".join(_logging_options(settings)))
+        conf.setdefault(_JAVA_OPTIONS, " ".join(_logging_options(settings)))
     with _own_interrupt_handler():
         session = SparkSession.builder.config(map={**conf}).getOrCreate()
     session.sparkContext.setLogLevel(settings.log_level)

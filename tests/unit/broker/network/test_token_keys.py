@@ -162,7 +162,7 @@ def test_without_the_library_the_line_says_what_to_install(key_file: Path, monke
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
+    for _ in range(12_000):
         if condition():
             return
         await asyncio.sleep(0.005)

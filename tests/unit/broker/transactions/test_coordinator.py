@@ -93,7 +93,7 @@ def is_decided(node: Node) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
+    for _ in range(12_000):
         if condition():
             return
         await asyncio.sleep(0.005)

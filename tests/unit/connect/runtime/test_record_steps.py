@@ -11,7 +11,8 @@ import pytest
 from penstock.connect.converters.configured import converters_of
 from penstock.connect.data.records import Column, RecordGroup
 from penstock.connect.data.schema import INT32, STRING, Schema
-from penstock.connect.errors.policy import ErrorPolicy, ToleranceExceeded
+from penstock.connect.errors.policy import ErrorPolicy
+from penstock.connect.errors.tolerance import ToleranceExceeded
 from penstock.connect.runtime.client_settings import ProducerSettings
 from penstock.connect.runtime.record_steps import RecordSteps
 from penstock.connect.transforms.chain import build_chain

@@ -155,6 +155,19 @@ def test_an_archive_that_java_dies_of_does_not_break_a_start(tmp_path: Path, mon
     assert not runtime.directory.exists()
 
 
+def test_java_options_of_the_user_come_last_and_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_java(tmp_path / "java", f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/given\n', monkeypatch)
+    wanted = {"spark.driver.extraJavaOptions": "-Xmx2g '-Dname=two words'"}
+    runtime = session._launch(SparkSettings(name="p", driver_memory="1g", conf=wanted))
+    try:
+        assert runtime.jvm.process.wait(60) == 0
+    finally:
+        runtime.end()
+    given = (tmp_path / "given").read_text().splitlines()
+    before_classes = given[: given.index("-cp")]
+    assert before_classes.index("-Xmx1g") < before_classes.index("-Xmx2g") < before_classes.index("-Dname=two words")
+
+
 def test_a_java_that_was_started_ahead_and_is_not_needed_does_not_hold_the_command_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
