@@ -144,9 +144,8 @@ class Node:
 
     @property
     def is_clustered(self) -> bool:
-        """Whether the metadata is shared with other brokers, though none of them may be live: epochs are the store's
-        count of registrations, and a local journal does not count."""
-        return self.image.last_broker_epoch > 0
+        """Whether the metadata is shared with other brokers, though none of them may be live."""
+        return self.store.lease_deadline_ms is not None
 
     @property
     def broker_id(self) -> BrokerId:

@@ -51,7 +51,7 @@ SETTINGS = {
 class SharedStore:
     """A node's view of the one metadata: its image, which stands still while the broker is cut off."""
 
-    lease_deadline_ms = None
+    lease_deadline_ms = 1 << 62
 
     def __init__(self, cluster: Cluster) -> None:
         self.image = ClusterImage("cluster")
@@ -81,6 +81,9 @@ class SharedStore:
             self._subscriber(CommittedChanges(self._position, changes))
 
     def close(self) -> None:
+        pass
+
+    async def leave(self) -> None:
         pass
 
 
@@ -280,15 +283,14 @@ def _copy(leader: Partition, follower: Partition) -> None:
 
 @asynccontextmanager
 async def cluster_in(
-    directory: Path, *, brokers: int = 3, clock: ManualClock | None = None, **settings: str
+    directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3, clock: ManualClock | None = None
 ) -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    named = {name.replace("_", "."): value for name, value in settings.items()}
     with ExitStack() as stack:
         for number in range(1, brokers + 1):
             own = directory / str(number)
             own.mkdir(exist_ok=True)
-            node = cluster.start(own, BrokerId(number), named, clock)
+            node = cluster.start(own, BrokerId(number), settings or {}, clock)
             stack.callback(node.close, clean=True)
         try:
             yield cluster

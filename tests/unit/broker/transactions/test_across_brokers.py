@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.handlers.init_producer_id import InitProducerIdRequest
 from penstock.broker.transactions import endings
 from penstock.coordinator.transaction import TransactionState
 from penstock.core.ids import BrokerId, ProducerIdentity, TopicPartition
@@ -22,6 +21,7 @@ from penstock.protocol.definitions.add_partitions_to_txn import (
 )
 from penstock.protocol.definitions.end_txn import EndTxnRequest
 from penstock.protocol.definitions.find_coordinator import FindCoordinatorRequest
+from penstock.protocol.definitions.init_producer_id import InitProducerIdRequest
 from penstock.protocol.definitions.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.protocol.definitions.write_txn_markers import (
     WritableTxnMarker,
@@ -50,7 +50,8 @@ def run(directory: Path, scenario: Scenario, **settings: str) -> None:
     """Broker 1 coordinates, and broker 2 and 3 lead a partition each."""
 
     async def main() -> None:
-        async with cluster_in(directory, **settings) as cluster:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        async with cluster_in(directory, named) as cluster:
             cluster.make_topic("topic", TWO, THREE)
             found = await cluster.ask(THREE, FindCoordinatorRequest(key=ID, key_type=1), 3)
             assert found.error_code == ErrorCode.NONE
