@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from penstock.testing.apache_kafka import ApacheKafka
+from penstock.testing.etcd import Etcd, EtcdMissingError
 from penstock.testing.java import JavaMissingError
 from tests.spark_session import _shared_session_is_active, crash_directory, spark
 
@@ -165,6 +166,17 @@ def require_program(name: str, *, install: str) -> str:
     if path is None:
         optional_part_missing(f"{name} is not installed: {install}")
     return path
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[Etcd]:
+    """One etcd for all tests of a process, each with a prefix of its own. None of them may stop it."""
+    try:
+        server = Etcd()
+    except EtcdMissingError as missing:
+        optional_part_missing(str(missing))
+    with server:
+        yield server
 
 
 @pytest.fixture(scope="session")

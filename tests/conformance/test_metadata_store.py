@@ -1,6 +1,6 @@
 """What every metadata store must do: one order, decisions on the newest image, and an answer after the effect.
 
-A store gets the whole suite by being listed in STORES.
+A store gets the whole suite by being one of `open_store`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.broker.etcd.broker_directory import BrokerDirectory
+from penstock.broker.etcd.gateway import EtcdGateway
+from penstock.broker.etcd.http_connection import Member
+from penstock.broker.etcd.start import ClusterSettings, open_metadata_store
 from penstock.broker.local_metadata_store import LocalMetadataStore
+from penstock.broker.system import SystemClock, SystemEntropy
 from penstock.core.ids import BrokerId, ProducerId
 from penstock.metadata.changes import (
     BrokerConfigChanged,
@@ -26,18 +31,45 @@ from penstock.metadata.image import ClusterImage
 from penstock.metadata.store import CommittedChanges, Decide, MetadataStore
 from penstock.metadata.store_local import LocalJournal
 from penstock.protocol.error_codes import BrokerError, ErrorCode
+from penstock.testing.etcd import Etcd
 from tests.clocks import SeededEntropy
 from tests.unit.metadata.images import created, registered, topic_id
 
-OpenStore = Callable[[Path], MetadataStore]
+OpenStore = Callable[[Path], Awaitable[MetadataStore]]
 
 
-def open_local(directory: Path) -> MetadataStore:
+async def open_local(directory: Path) -> MetadataStore:
     journal = LocalJournal.open(directory, node_id=1, new_uuid=SeededEntropy().uuid)
     return LocalMetadataStore(journal, asyncio.get_running_loop())
 
 
-STORES: dict[str, OpenStore] = {"local journal": open_local}
+def opens_in(etcd: Etcd) -> OpenStore:
+    """A broker's store in an etcd, under a prefix of the test's own."""
+
+    async def open_etcd(directory: Path) -> MetadataStore:
+        gateway = EtcdGateway([Member("127.0.0.1", etcd.port)])
+        settings = ClusterSettings(
+            prefix=f"/{directory.name}/",
+            broker_id=BrokerId(1),
+            session_timeout_ms=9000,
+            heartbeat_interval_ms=2000,
+            request_timeout_ms=30_000,
+        )
+        return await open_metadata_store(
+            gateway,
+            settings,
+            BrokerDirectory(directory, node_id=1),
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+            on_fatal=pytest.fail,
+        )
+
+    return open_etcd
+
+
+@pytest.fixture(params=["local journal", "etcd"])
+def open_store(request: pytest.FixtureRequest) -> OpenStore:
+    return open_local if request.param == "local journal" else opens_in(request.getfixturevalue("etcd"))
 
 
 @dataclass
@@ -74,16 +106,14 @@ class Node:
 
 def run(directory: Path, open_store: OpenStore, scenario: Callable[[Node], Awaitable[None]]) -> None:
     async def main() -> None:
-        node = Node(open_store(directory))
+        node = Node(await open_store(directory))
         try:
             await asyncio.wait_for(scenario(node), 30)
         finally:
             node.store.close()
+            await node.store.leave()
 
     asyncio.run(main())
-
-
-every_store = pytest.mark.parametrize("open_store", STORES.values(), ids=STORES.keys())
 
 
 def unless_it_exists(change: TopicCreated) -> Decide:
@@ -95,7 +125,6 @@ def unless_it_exists(change: TopicCreated) -> Decide:
     return decide
 
 
-@every_store
 def test_a_change_is_applied_and_told_before_its_proposal_is_answered(tmp_path: Path, open_store: OpenStore) -> None:
     async def scenario(node: Node) -> None:
         answer = node.propose(lambda image: [created("orders", 1), created("bills", 2)])
@@ -108,7 +137,6 @@ def test_a_change_is_applied_and_told_before_its_proposal_is_answered(tmp_path: 
     run(tmp_path, open_store, scenario)
 
 
-@every_store
 def test_of_two_proposals_for_one_name_one_succeeds(tmp_path: Path, open_store: OpenStore) -> None:
     async def scenario(node: Node) -> None:
         answers = [node.propose(unless_it_exists(created("orders", number))) for number in (1, 2, 3)]
@@ -123,7 +151,6 @@ def test_of_two_proposals_for_one_name_one_succeeds(tmp_path: Path, open_store: 
     run(tmp_path, open_store, scenario)
 
 
-@every_store
 def test_a_decision_sees_the_changes_of_those_before_it(tmp_path: Path, open_store: OpenStore) -> None:
     async def scenario(node: Node) -> None:
         def next_block(image: ClusterImage) -> list[Change]:
@@ -147,7 +174,6 @@ def test_a_decision_sees_the_changes_of_those_before_it(tmp_path: Path, open_sto
     run(tmp_path, open_store, scenario)
 
 
-@every_store
 def test_commits_and_answers_keep_the_order_of_the_proposals(tmp_path: Path, open_store: OpenStore) -> None:
     async def scenario(node: Node) -> None:
         answers = []
@@ -166,7 +192,6 @@ def test_commits_and_answers_keep_the_order_of_the_proposals(tmp_path: Path, ope
     run(tmp_path, open_store, scenario)
 
 
-@every_store
 def test_a_refused_proposal_commits_nothing(tmp_path: Path, open_store: OpenStore) -> None:
     async def scenario(node: Node) -> None:
         def refuse(image: ClusterImage) -> list[Change]:
@@ -183,7 +208,6 @@ def test_a_refused_proposal_commits_nothing(tmp_path: Path, open_store: OpenStor
     run(tmp_path, open_store, scenario)
 
 
-@every_store
 @pytest.mark.parametrize("bad", [[created("bills", 9), TopicConfigChanged(topic_id(7), {})], None])
 def test_a_bug_in_a_decision_is_refused_whole_and_harms_no_other(
     tmp_path: Path, open_store: OpenStore, bad: list[Change] | None, caplog: pytest.LogCaptureFixture
@@ -206,7 +230,6 @@ def test_a_bug_in_a_decision_is_refused_whole_and_harms_no_other(
     assert "a decision about the cluster's metadata failed" in caplog.text
 
 
-@every_store
 def test_committed_changes_are_there_when_the_store_is_opened_again(tmp_path: Path, open_store: OpenStore) -> None:
     async def write(node: Node) -> None:
         await node.propose(lambda image: [created("orders", 1, 2, {"retention.ms": "5"}), created("bills", 2)])
@@ -220,7 +243,6 @@ def test_committed_changes_are_there_when_the_store_is_opened_again(tmp_path: Pa
     run(tmp_path, open_store, read)
 
 
-@every_store
 def test_a_registration_is_a_change_that_ends_with_its_broker(tmp_path: Path, open_store: OpenStore) -> None:
     async def register(node: Node) -> None:
         assert await node.propose(lambda image: [registered(1)]) is None

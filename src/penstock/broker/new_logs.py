@@ -1,7 +1,8 @@
 """The logs of partitions that a proposal adds. They are made before the store commits it.
 
-A disk that has no room for a topic's directories must not have the topic. Owns making them, and removing them if the
-proposal fails or is decided again. Topics and partitions are served by `node.py`, once the change is committed.
+A disk that has no room for a topic's directories must not have the topic. Of a single broker only: in a cluster each
+broker makes its logs when the change is committed. Owns making them, and removing them if the proposal fails or is
+decided again. Topics and partitions are served by `node.py`, once the change is committed.
 
 Invariant: a proposal that was refused leaves no log behind.
 """

@@ -144,9 +144,8 @@ class Node:
 
     @property
     def is_clustered(self) -> bool:
-        """Whether the metadata is shared with other brokers, though none of them may be live: epochs are the store's
-        count of registrations, and a local journal does not count."""
-        return self.image.last_broker_epoch > 0
+        """Whether the metadata is shared with other brokers, though none of them may be live."""
+        return self.store.lease_deadline_ms is not None
 
     @property
     def broker_id(self) -> BrokerId:
@@ -268,6 +267,10 @@ class Node:
 
     def propose(self, decide: Decide, on_decided: OnDecided) -> None:
         """Makes a change of the cluster: `decide` runs on the newest image when its turn comes. See `MetadataStore`."""
+        if self.store.lease_deadline_ms is not None:
+            # Another broker's proposal for the same topic may win: its logs would have the directories of this one's.
+            self.store.propose(decide, on_decided)
+            return
         logs = NewLogs(self)
 
         def decide_and_make_logs(image: ClusterImage) -> Sequence[Change]:

@@ -35,6 +35,9 @@ class Directory:
         self.cluster_id: str | None = None
         self.lease_id: LeaseId | None = None
 
+    def close(self) -> None:
+        """There is no lock: a broker has one process at a time here."""
+
     def join(self, cluster_id: str, new_uuid: Callable[[], bytes]) -> None:
         assert self.cluster_id in (None, cluster_id)
         self.cluster_id = cluster_id

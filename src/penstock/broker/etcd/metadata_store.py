@@ -65,6 +65,7 @@ class EtcdMetadataStore:
         request_timeout_ms: int,
         on_lease: Callable[[LeaseId], None],
         on_fatal: Callable[[str], None],
+        on_left: Callable[[], None] = lambda: None,
         snapshot_entries: int = SNAPSHOT_ENTRIES,
     ) -> None:
         self._store = store
@@ -75,6 +76,7 @@ class EtcdMetadataStore:
         self._request_timeout_s = request_timeout_ms / 1000
         self._on_fatal = on_fatal
         self._on_lease = on_lease
+        self._on_left = on_left
         self._availability = Availability(clock, lambda: self.lease_deadline_ms)
         self.session = Session(
             store,
@@ -147,6 +149,7 @@ class EtcdMetadataStore:
                 async with asyncio.timeout(self._heartbeat_s):
                     await self._store.revoke_lease(lease_id)
         await self._store.close()
+        self._on_left()
 
     # Proposals
 

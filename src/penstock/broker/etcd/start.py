@@ -84,6 +84,7 @@ async def open_metadata_store(
         request_timeout_ms=settings.request_timeout_ms,
         on_lease=lease_taken,
         on_fatal=on_fatal,
+        on_left=directory.close,
         snapshot_entries=settings.snapshot_entries,
     )
 
