@@ -125,6 +125,8 @@ def serve_forever(
     if len(config.log_dirs) != 1:
         raise StartError(ExitCode.BAD_CONFIGURATION, "log.dirs: this broker keeps its data in one directory; name one")
     directory = Path(config.log_dirs[0])
+    if config.metadata_store is not None:
+        _check_peer_settings(config)
     tls = _open_certificates(config)
     token_keys = _load_key_sets(config)
     try:
@@ -164,6 +166,16 @@ def _warn_of_public_secrets(config: BrokerConfig, properties_file: Path | None) 
     secrets = sorted(filter(is_secret, config.layers.static))
     if properties_file is not None and secrets and properties_file.stat().st_mode & stat.S_IROTH:
         logger.warning("%s: every user of this machine can read %s; run chmod 600", properties_file, ", ".join(secrets))
+
+
+def _check_peer_settings(config: BrokerConfig) -> None:
+    """Before the broker joins: a mistake would show when the first partition is replicated."""
+    from penstock.broker.peers.credentials import peer_credentials
+
+    try:
+        peer_credentials(config)
+    except ConfigError as error:
+        raise StartError(ExitCode.BAD_CONFIGURATION, str(error)) from None
 
 
 def _open_certificates(config: BrokerConfig) -> dict[str, ListenerTls]:

@@ -217,6 +217,9 @@ class Node:
         }
         for topic, index in offline - self.offline:
             self.resign(topic, index)
+            partition = self.replica(TopicPartition(topic, index))
+            if self.replication is not None and partition is not None:
+                self.replication.role_changed(partition)
         self.offline = offline
 
     def lose_log_directory(self, message: str) -> None:

@@ -37,6 +37,10 @@ WITHOUT_EFFECT: Final = "penstock.topic.configs.without.effect"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The name of Kafka's own authorizer, whose rules `security/authorizer.py` follows."""
 
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+REPLICA_SELECTORS: Final = (RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
+"""Kafka's own, which decide where consumers read (KIP-392)."""
+
 _define = ConfigDefinition
 # fmt: off
 BROKER_CONFIGS: Final = table((
@@ -294,9 +298,9 @@ BROKER_CONFIGS: Final = table((
     _define("replica.high.watermark.checkpoint.interval.ms", _LONG, "5000",
             "How often the high watermarks are checkpointed.", has_effect=False),
     _define("replica.lag.time.max.ms", _LONG, "30000",
-            "A follower that has not caught up for this long leaves the in-sync replicas."),
+            "A follower that has not caught up for this long leaves the in-sync replicas.", minimum=1),
     _define("replica.selector.class", _STRING, None,
-            "How a leader picks the replica that a consumer should read from."),
+            "How a leader picks the replica that a consumer should read from.", choices=REPLICA_SELECTORS),
     _define("replica.socket.receive.buffer.bytes", _INT, "65536",
             "The receive buffer of a follower's connection to a leader.", has_effect=False),
     _define("replica.socket.timeout.ms", _INT, "30000",

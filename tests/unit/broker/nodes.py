@@ -20,7 +20,7 @@ from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.core.acls import ANONYMOUS
 from penstock.core.clock import Clock, Entropy
 from penstock.core.metrics import Metrics
-from penstock.metadata.broker_config import BrokerConfig
+from penstock.metadata.broker_config import BrokerConfig, is_secret
 from penstock.metadata.changes import Change, Endpoint
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.error_codes import BrokerError
@@ -74,7 +74,7 @@ def node_in(
         on_fatal(message)
 
     overrides = {"log.dirs": str(directory), "offsets.topic.num.partitions": "2", **(settings or {})}
-    config = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in overrides.items()])
+    config = config_of(overrides)
     entropy = entropy or SystemEntropy()
     node = open_node(
         config,
@@ -92,6 +92,13 @@ def node_in(
         yield node
     finally:
         node.close(clean=not failures)
+
+
+def config_of(settings: Mapping[str, str]) -> BrokerConfig:
+    """Secrets are written to a file, as they are refused on the command line."""
+    secrets = "".join(f"{name}={value}\n" for name, value in settings.items() if is_secret(name))
+    overrides = [f"{name}={value}" for name, value in settings.items() if not is_secret(name)]
+    return BrokerConfig.load(properties_text=secrets, overrides=overrides)
 
 
 def must_succeed(error: BrokerError | None) -> None:

@@ -86,7 +86,7 @@ class _Fetch:
         self.read_committed = request.isolation_level == READ_COMMITTED
         self._bytes_max = min(request.max_bytes, self.node.config.fetch_max_bytes)
         quotas = self.node.quotas
-        if quotas is not None:
+        if quotas is not None and self.follower is None:
             allowed = quotas.fetch_bytes_max(context.access.client.user, context.client_id or "")
             self._bytes_max = self._bytes_max if allowed is None else min(self._bytes_max, allowed)
         self.bytes_min = min(request.min_bytes, self._bytes_max)

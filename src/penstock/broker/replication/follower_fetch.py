@@ -80,6 +80,8 @@ class FollowerFetch:
         return records
 
     def _note(self, partition: Partition, position: FetchPosition) -> None:
+        if self._broker_epoch > self._node.image.last_broker_epoch:
+            return  # Its registration has not arrived here yet: what it says cannot be compared.
         partition.follower_fetched(
             self._broker_id,
             position.fetch_offset,

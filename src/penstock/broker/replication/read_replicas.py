@@ -6,8 +6,9 @@ records. Candidates are live, in sync, and hold the offset that is asked for.
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from penstock.metadata.broker_config_definitions import RACK_AWARE_SELECTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,16 +19,10 @@ if TYPE_CHECKING:
 
     ReplicaSelector = Callable[[Partition, str, int], BrokerId | None]
 
-logger = logging.getLogger(__name__)
-
-RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-LEADER_ONLY: Final = "org.apache.kafka.common.replica.LeaderSelector"
-SELECTORS: Final = (RACK_AWARE, LEADER_ONLY)
-
 
 def replica_selector(node: Node) -> ReplicaSelector | None:
     """None where every consumer reads from the leader, which is the default."""
-    return RackAwareSelector(node) if node.config.replica_selector_class == RACK_AWARE else None
+    return RackAwareSelector(node) if node.config.replica_selector_class == RACK_AWARE_SELECTOR else None
 
 
 class RackAwareSelector:
