@@ -33,6 +33,7 @@ from penstock.metadata.image import ClusterImage
 from penstock.metadata.store import CommittedChanges, Decide, OnDecided
 from penstock.metadata.topics import NewTopic
 from penstock.protocol.codec import reader, writer
+from penstock.protocol.definitions.fetch import FetchRequest
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from penstock.protocol.record_batch import parse_header
 from tests.clocks import ManualClock
@@ -98,6 +99,12 @@ class FakePeers:
         assert broker_id != self._own_id
         return FakeChannel(self._cluster, self._own_id, broker_id)
 
+    def disconnect(self, broker_id: BrokerId) -> None:
+        pass
+
+    def retry_now(self, broker_id: BrokerId) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -108,8 +115,11 @@ class FakeChannel:
         self._own_id = own_id
         self._broker_id = broker_id
 
-    async def request(self, message: Any, *, timeout_s: float, at_least: int = 0) -> Any:
+    async def request(self, message: Any, *, timeout_s: float, at_least: int = 0, into: object = None) -> Any:
         cluster = self._cluster
+        if isinstance(message, FetchRequest):
+            # Replicas are copied by `replicate`, when the test says so.
+            raise BrokerError(ErrorCode.NETWORK_EXCEPTION, "Followers do not fetch by themselves.")
         await asyncio.sleep(0)
         hold = cluster.holds.get((self._broker_id, type(message)))
         if hold is not None:
