@@ -95,7 +95,7 @@ class HttpConnection:
                 if not isinstance(event, h11.InformationalResponse):
                     raise ConnectionFailed(f"{self.member} closed the connection without an answer")
         except (OSError, h11.ProtocolError) as error:
-            raise ConnectionFailed(f"{self.member}: {reason_of(error)}") from None
+            raise self._failure(error) from None
 
     async def body(self) -> AsyncIterator[bytes]:
         """The body of the response in pieces, as they arrive. The connection is reusable when it has ended."""
@@ -111,11 +111,16 @@ class HttpConnection:
             if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
                 self._http.start_next_cycle()
         except (OSError, h11.ProtocolError) as error:
-            raise ConnectionFailed(f"{self.member}: {reason_of(error)}") from None
+            raise self._failure(error) from None
 
     def close(self) -> None:
         # Aborts: nothing that is still to be sent matters, and closing TLS would wait for the peer.
         self._writer.transport.abort()
+
+    def _failure(self, error: Exception) -> ConnectionFailed:
+        if isinstance(error, h11.RemoteProtocolError) and self._reader.at_eof():
+            return ConnectionFailed(f"{self.member} closed the connection")
+        return ConnectionFailed(f"{self.member}: {reason_of(error)}")
 
     async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
         while True:
