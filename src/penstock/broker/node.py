@@ -301,7 +301,7 @@ class Node:
             )
             return
         if self.replication is not None:
-            self.replication.image_changed.set()
+            self.replication.changed()
         if self._groups is not None and any(isinstance(change, _CHANGES_OF_TOPICS) for change in committed.changes):
             self._groups.topics_changed()
 

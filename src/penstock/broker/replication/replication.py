@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from penstock.broker.controller import ControllerWatch
 from penstock.broker.replication.fetchers import ReplicaFetchers
 from penstock.broker.replication.in_sync_proposals import InSyncProposals
 from penstock.broker.replication.read_replicas import replica_selector
@@ -26,6 +27,7 @@ class Replication:
         self._fetchers = ReplicaFetchers(node)
         self.in_sync = InSyncProposals(node)
         self.selector = replica_selector(node)
+        self._controller = ControllerWatch(node)
         self.image_changed = asyncio.Event()
         """Set with every committed change."""
 
@@ -33,6 +35,12 @@ class Replication:
         for partition in self._node.topics.replicas():
             self._fetchers.follow(partition)
         self._node.tasks.start("in-sync replicas", self.in_sync.watch_lag())
+        self._node.tasks.start("controller", self._controller.run())
+
+    def changed(self) -> None:
+        """A change of the metadata was committed and carried out."""
+        self.image_changed.set()
+        self._controller.image_changed()
 
     def role_changed(self, partition: Partition) -> None:
         """A replica was opened, or follows or leads in another epoch."""
