@@ -24,6 +24,7 @@ from penstock.metadata.image import ClusterImage
 from penstock.metadata.key_value_store import Delete, Revision, WatchedChanges
 from penstock.metadata.store import Decide
 from penstock.protocol.error_codes import BrokerError, ErrorCode
+from tests.simulation.cluster.etcd import HOST
 from tests.simulation.metadata_stores import KEYS, SESSION_TIMEOUT_MS, Cluster, StoreProcess
 from tests.unit.metadata.images import created, topic_id
 
@@ -108,6 +109,7 @@ def test_proposals_time_out_when_etcd_stays_away(cluster: Cluster, caplog: pytes
     said = [record.message for record in caplog.records]
     assert sum("does not answer" in line for line in said) == 1
     assert sum("time out" in line for line in said) == 1
+    assert sum("serves no client until" in line for line in said) == 1
     assert sum("store answers again, after" in line for line in said) == 1
 
 
@@ -185,6 +187,21 @@ def test_a_short_absence_of_etcd_costs_no_session(cluster: Cluster) -> None:
         cluster.run_for(5)
         assert one.acts_on_its_own
     assert len(one.leases) == 1
+
+
+def test_a_slow_etcd_costs_no_session(cluster: Cluster) -> None:
+    one, two = cluster.broker(1), cluster.broker(2)
+    for broker in (one, two):
+        cluster.network.slow(broker.loop.name, HOST, 0.7)
+        cluster.network.slow(HOST, broker.loop.name, 0.7)
+    answers = [(broker, broker.propose(ten_producer_ids)) for _ in range(3) for broker in (one, two)]
+    assert [broker.run(answer) for broker, answer in answers] == [None] * 6
+    cluster.run_for(60)
+    assert one.acts_on_its_own
+    assert two.acts_on_its_own
+    assert len(one.leases) == len(two.leases) == 1
+    assert_equal_images(cluster)
+    assert one.image.next_producer_id == 60
 
 
 def test_a_stopped_broker_is_gone_at_once(cluster: Cluster) -> None:

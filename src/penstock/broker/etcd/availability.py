@@ -18,11 +18,16 @@ class Availability:
         self._deadline_ms = deadline_ms
         self._lost_since_ms: int | None = None
         self._said_timed_out = False
+        self._said_session_over = False
 
     def lost(self, error: Exception) -> None:
-        if self._lost_since_ms is not None:
-            return
+        """A call failed. May be called again and again while the store is away."""
         now_ms = self._clock.monotonic_ms()
+        if self._lost_since_ms is not None:
+            if now_ms >= self._deadline_ms() and not self._said_session_over:
+                self._said_session_over = True
+                logger.warning("the session of this broker may have ended: it serves no client until it is renewed")
+            return
         self._lost_since_ms = now_ms
         logger.warning(
             "the metadata store does not answer: %s; changes of the metadata wait, and the broker serves for another "
@@ -35,7 +40,7 @@ class Availability:
         if self._lost_since_ms is None:
             return
         away_ms = self._clock.monotonic_ms() - self._lost_since_ms
-        self._lost_since_ms, self._said_timed_out = None, False
+        self._lost_since_ms, self._said_timed_out, self._said_session_over = None, False, False
         logger.warning("the metadata store answers again, after %.1f s", away_ms / 1000)
 
     def timed_out(self) -> None:
