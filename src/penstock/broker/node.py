@@ -380,6 +380,8 @@ class Node:
                 if self.authorizer is not None:
                     self.authorizer.replace(self.image.acls.values())
             case BrokerRegistered(broker):
+                if broker.broker_id == self.broker_id and broker.incarnation == self._incarnation:
+                    self._replicas.registered()
                 if self.replication is not None:
                     self.replication.broker_registered(broker.broker_id)
             case BrokerGone(broker_id):

@@ -320,10 +320,11 @@ class Partition:
         """Record batches from `offset` on, below the high watermark or a lower end; None where there are none yet."""
         if end_offset is None:
             end_offset = self.high_watermark
-        if end_offset <= offset <= self.high_watermark:
+        if end_offset <= offset <= self.log.log_end_offset:
+            # Perhaps above the high watermark: a new leader learns it from its followers, and readers may know more.
             return None
-        if offset > self.high_watermark or offset < self.log.log_start_offset:
-            raise self.out_of_range(offset, self.high_watermark)
+        if offset > end_offset or offset < self.log.log_start_offset:
+            raise self.out_of_range(offset, self.log.log_end_offset)
         try:
             return self.log.read(offset, bytes_max, end_offset, at_least_one_batch=at_least_one_batch)
         except OSError as error:

@@ -4,19 +4,21 @@ Must not know how changes are decided or committed (`node.py` passes them on), n
 (`replication/`).
 
 Invariant: once the changes of a proposal are carried out, this broker has exactly the replicas that the image gives it,
-each in the role and the leader epoch that the image says.
+each in the role and the leader epoch that the image says. Until it has registered it leads nothing: what the image says
+is then about its last run, whose end may have cost it records.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.broker.metrics import TopicMetrics
 from penstock.broker.partition import Partition, role_of
 from penstock.broker.topic_table import Topic
-from penstock.core.ids import TopicName, TopicPartition
+from penstock.core.ids import NO_LEADER, TopicName, TopicPartition
 from penstock.metadata.topics import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
@@ -32,6 +34,15 @@ class Replicas:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._is_starting = True
+        self._may_lead = node.store.lease_deadline_ms is None
+
+    def registered(self) -> None:
+        """This broker is live: it takes the roles that the image gives it."""
+        if self._may_lead:
+            return
+        self._may_lead = True
+        for partition in tuple(self._node.topics.replicas()):
+            self._change_role(partition, self._node.image.topics[TopicName(partition.topic_name)])
 
     def open_all(self) -> None:
         """Opens this broker's replicas of every topic in the image. Files that belong to none of them are set aside."""
@@ -103,7 +114,7 @@ class Replicas:
         node = self._node
         led_in = partition.leader_epoch if partition.is_leader else None
         followed_in = None if partition.is_leader else partition.leader_epoch
-        partition.change(image.partitions[partition.index], node.broker_id, node.clock.monotonic_ms())
+        partition.change(self._given(image.partitions[partition.index]), node.broker_id, node.clock.monotonic_ms())
         leads_in = partition.leader_epoch if partition.is_leader else None
         follows_in = None if partition.is_leader else partition.leader_epoch
         if node.replication is not None and (leads_in, follows_in) != (led_in, followed_in):
@@ -133,11 +144,19 @@ class Replicas:
                 log = node.log_directory.create(image.name, partition.index, image.topic_id, settings, node.now_ms())
             checkpointed = node.log_directory.high_watermarks.get(place, 0)
             high_watermark = max(log.log_start_offset, min(checkpointed, log.log_end_offset))
-            role = role_of(partition, node.broker_id, log, config, high_watermark, node.clock.monotonic_ms())
+            role = role_of(
+                self._given(partition), node.broker_id, log, config, high_watermark, node.clock.monotonic_ms()
+            )
             opened = Partition(image.name, image.topic_id, partition.index, role, log, config, traffic)
             if node.replication is not None:
                 node.replication.role_changed(opened)
             yield opened
+
+    def _given(self, partition: PartitionImage) -> PartitionImage:
+        """What this broker makes of the image's partition."""
+        if self._may_lead or partition.leader != self._node.broker_id:
+            return partition
+        return replace(partition, leader=NO_LEADER)
 
     def _is_missing(self, place: TopicPartition, partition: PartitionImage) -> None:
         """At a start. A replica that others rely on is empty: it must leave their sets, as after an unclean end."""

@@ -202,7 +202,7 @@ class _Fetch:
             access.check_topic(AclOperation.READ, name)
         partition = self._partition(position.key)
         partition.check_leader_epoch(position.current_leader_epoch)
-        if not partition.is_leader and position.fetch_offset > partition.high_watermark:
+        if not partition.is_leader and position.fetch_offset > partition.log.log_end_offset:
             raise BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE, f"This follower of {partition} has not got that far.")
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = last_stable_offset = partition.last_stable_offset

@@ -39,6 +39,9 @@ class ReplicaPosition(FetchPosition):
         if isinstance(newer, ReplicaPosition):
             self.log_start_offset = newer.log_start_offset
             self.high_watermark = newer.high_watermark
+            # An answer may have met a follower that could not use it. What it knows now is what it says.
+            self.told_high_watermark = newer.high_watermark
+            self.told_log_start_offset = newer.log_start_offset
 
 
 class FollowerFetch:
