@@ -20,6 +20,7 @@ from penstock.bench.measurements.metrics_cost import MetricsCost
 from penstock.bench.measurements.offset_commits import OffsetCommits
 from penstock.bench.measurements.one_at_a_time import OneAtATime
 from penstock.bench.measurements.quota import Quota
+from penstock.bench.measurements.replication import Replication
 from penstock.bench.measurements.resident_memory import ResidentMemory
 from penstock.bench.measurements.restart import Restart
 from penstock.bench.measurements.spark_growth import SparkGrowth
@@ -46,6 +47,7 @@ CATALOGUE: Final[dict[str, Callable[[Sizes], Measurement]]] = {
     "quota": Quota,
     "metrics": MetricsCost,
     "floods": Floods,
+    "replication": Replication,
     "connect-rows": ConnectRows,
     "connect-table": ConnectTable,
     "connect-start": ConnectStart,

@@ -1,6 +1,7 @@
 """The librdkafka client that loads a broker, in its own process, so that its CPU time can be measured separately.
 
-Owns the five loops (produce, sustained, transactions, consume, one at a time) and their clocks. Both brokers get this
+Owns the six loops (produce, sustained, paced, transactions, consume, one at a time) and their
+clocks. Both brokers get this
 client with librdkafka's defaults; a `Load` names the few settings that a measurement changes. It must not know which
 broker it connects to.
 
@@ -19,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from typing import Final, Literal
 
@@ -28,7 +30,7 @@ from penstock.bench.client_process import START_ALLOWANCE_S, run_client
 from penstock.bench.measurement import MeasurementError
 from penstock.bench.process_usage import cpu_seconds
 
-Kind = Literal["produce", "sustained", "transactions", "consume", "one_at_a_time"]
+Kind = Literal["produce", "sustained", "paced", "transactions", "consume", "one_at_a_time"]
 
 # `produce_batch` passes a list to librdkafka in one call; a call per record would cost the client more than the record
 # costs the broker.
@@ -41,7 +43,8 @@ _PARTITION: Final = 0
 class Load:
     """The work of one client process. `warm_up_count` applies to one_at_a_time only; `key_count` to produce only, whose
     records have no keys if it is 0, else as many different ones, in turn; `records_per_transaction` to transactions
-    only, and divides `record_count`; `warm_up_s` and `measured_s` to sustained only, in place of `record_count`."""
+    only, and divides `record_count`; `warm_up_s` and `measured_s` to sustained and paced, in place of `record_count`;
+    `records_per_second` to paced only. `other_pids` are further processes whose CPU time counts as the broker's."""
 
     kind: Kind
     bootstrap_servers: str
@@ -56,6 +59,8 @@ class Load:
     key_count: int = 0
     warm_up_s: float = 0.0
     measured_s: float = 0.0
+    records_per_second: int = 0
+    other_pids: list[int] = field(default_factory=list)
 
     def run(self) -> LoadResult:
         """Runs the client process until it exits."""
@@ -93,7 +98,7 @@ class _Stopwatch:
 
     def __init__(self, load: Load) -> None:
         self._load = load
-        self._broker_cpu_s = cpu_seconds(load.broker_pid)
+        self._broker_cpu_s = _broker_cpu_seconds(load)
         self._client_cpu_s = _own_cpu_seconds()
         self._started_s = time.perf_counter()
 
@@ -110,7 +115,7 @@ class _Stopwatch:
             record_bytes=self._load.record_bytes,
             seconds=seconds,
             client_cpu_s=(_own_cpu_seconds() - self._client_cpu_s) * share,
-            broker_cpu_s=(cpu_seconds(self._load.broker_pid) - self._broker_cpu_s) * share,
+            broker_cpu_s=(_broker_cpu_seconds(self._load) - self._broker_cpu_s) * share,
             latencies_ms=latencies_ms or [],
         )
 
@@ -197,6 +202,41 @@ def _chunks(value: bytes, key_count: int) -> list[list[dict[str, bytes]]]:
         return [[{"value": value}] * _CHUNK_RECORDS]
     records = [{"key": b"%016d" % number, "value": value} for number in range(key_count)]
     return [records[start : start + _CHUNK_RECORDS] for start in range(0, key_count, _CHUNK_RECORDS)]
+
+
+def paced(load: Load) -> LoadResult:
+    """Produces at a fixed rate for `warm_up_s` and then `measured_s`. A latency runs from the moment when its record
+    was due, so that a producer that falls behind shows it."""
+    producer = _producer(load, {})
+    value = os.urandom(load.record_bytes)
+    failures = _Failures()
+    latencies_ms: list[float] = []
+    interval_s = 1.0 / load.records_per_second
+    warm_up_count = int(load.warm_up_s * load.records_per_second)
+    count = warm_up_count + int(load.measured_s * load.records_per_second)
+
+    def delivered(due_s: float, error: KafkaError | None, message: Message) -> None:
+        failures(error, message)
+        latencies_ms.append((time.perf_counter() - due_s) * 1000)
+
+    _send_probe(producer, load, failures)
+    gc.disable()
+    began_s = time.perf_counter()
+    stopwatch = _Stopwatch(load)
+    for number in range(count):
+        if number == warm_up_count:
+            stopwatch = _Stopwatch(load)
+        due_s = began_s + number * interval_s
+        while (early_s := due_s - time.perf_counter()) > 0:
+            producer.poll(min(early_s, 0.001))
+        producer.produce(load.topic, value, partition=_PARTITION, on_delivery=partial(delivered, due_s))
+        producer.poll(0)
+    unconfirmed = producer.flush(load.time_limit_s)
+    result = stopwatch.stop(count - warm_up_count, count - warm_up_count, latencies_ms[warm_up_count:])
+    failures.raise_if_any()
+    if unconfirmed:
+        raise MeasurementError(f"{unconfirmed:,} records were not acknowledged")
+    return result
 
 
 def transactions(load: Load) -> LoadResult:
@@ -331,6 +371,10 @@ def _check_gapless(last: Message | None, received: int) -> None:
         raise MeasurementError(f"{received:,} messages came, the last one being {where}")
 
 
+def _broker_cpu_seconds(load: Load) -> float:
+    return sum(cpu_seconds(pid) for pid in (load.broker_pid, *load.other_pids))
+
+
 def _own_cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
@@ -341,6 +385,7 @@ def main() -> int:
     loops: dict[Kind, Callable[[Load], LoadResult]] = {
         "produce": produce,
         "sustained": sustained,
+        "paced": paced,
         "transactions": transactions,
         "consume": consume,
         "one_at_a_time": one_at_a_time,

@@ -56,6 +56,11 @@ class Sizes:
     metrics_turns: int = 40
     metrics_turn_requests: int = 40_000
 
+    replication_records_per_second: int = 10_000
+    replication_paced_s: float = 20.0
+    replication_paced_warm_up_s: float = 10.0
+    replication_session_timeout_ms: int = 9_000
+
     connect_row_count: int = 2_000_000
     connect_table_row_count: int = 400_000
     connect_idle_count: int = 30
@@ -83,6 +88,9 @@ class Sizes:
 
 FULL: Final = Sizes()
 QUICK: Final = Sizes(
+    replication_paced_s=4.0,
+    replication_paced_warm_up_s=2.0,
+    replication_session_timeout_ms=6_000,
     small_record_count=400_000,
     large_record_count=100_000,
     one_at_a_time_count=1_000,

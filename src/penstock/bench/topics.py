@@ -21,10 +21,13 @@ def create_topic(
     time_limit_s: float,
     partition_count: int = 1,
     config: Mapping[str, str] | None = None,
+    replication_factor: int = 1,
 ) -> None:
     """Returns when every partition has a leader."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    new = NewTopic(topic, num_partitions=partition_count, replication_factor=1, config=dict(config or {}))
+    new = NewTopic(
+        topic, num_partitions=partition_count, replication_factor=replication_factor, config=dict(config or {})
+    )
     created = admin.create_topics([new], operation_timeout=time_limit_s)
     try:
         created[topic].result(timeout=time_limit_s)

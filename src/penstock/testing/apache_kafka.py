@@ -129,6 +129,9 @@ class ApacheKafka:
             raise ApacheKafkaError("Apache Kafka is not running")
         return self._process.pid
 
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     @property
     def output_file(self) -> Path:
         """The file with the JVM's stdout and stderr."""
@@ -228,7 +231,7 @@ class ApacheKafka:
     def _format_storage(self) -> None:
         run_kafka_tool(
             "kafka.tools.StorageTool",
-            ["format", "--cluster-id", _random_cluster_id(), "--config", str(self._properties_file), "--standalone"],
+            ["format", "--cluster-id", random_cluster_id(), "--config", str(self._properties_file), "--standalone"],
         )
 
     def _launch(self, runtime: JavaRuntime) -> None:
@@ -259,7 +262,7 @@ def _class_path() -> str:
     return f"{kafka_jars()}/*"
 
 
-def _random_cluster_id() -> str:
+def random_cluster_id() -> str:
     # A leading dash would be parsed as an option.
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").replace(b"-", b"_").decode()
 
