@@ -1,9 +1,8 @@
 """The librdkafka client that loads a broker, in its own process, so that its CPU time can be measured separately.
 
-Owns the six loops (produce, sustained, paced, transactions, consume, one at a time) and their
-clocks. Both brokers get this
-client with librdkafka's defaults; a `Load` names the few settings that a measurement changes. It must not know which
-broker it connects to.
+Owns the six loops (produce, sustained, paced, transactions, consume, one at a time) and their clocks. Both brokers get
+this client with librdkafka's defaults; a `Load` names the few settings that a measurement changes. It must not know
+which broker it connects to.
 
 Invariants: every loop ends at its count or at its deadline; an unacknowledged or missing record is a failure, never a
 figure.

@@ -38,6 +38,7 @@ _MEASUREMENT_NAMES: Final = (
     "quota",
     "metrics",
     "floods",
+    "replication",
     "connect-rows",
     "connect-table",
     "connect-start",
