@@ -224,9 +224,12 @@ class Cluster:
 
     def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
         """What one of the running brokers says. Without `topics`, of all."""
-        servers = [broker.bootstrap_servers for broker in self._brokers.values() if broker.is_running()]
-        with WireClient({"bootstrap.servers": ",".join(servers)}) as client:
+        with WireClient({"bootstrap.servers": self._running_servers}) as client:
             return client.metadata(topics)
+
+    @property
+    def _running_servers(self) -> str:
+        return ",".join(broker.bootstrap_servers for broker in self._brokers.values() if broker.is_running())
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The broker that leads the partition; -1 while there is none."""
@@ -234,11 +237,8 @@ class Cluster:
 
     def coordinator(self, group: str) -> int:
         """The broker that coordinates the consumer group."""
-        from penstock.coordinator.placement import partition_of
-
-        offsets = "__consumer_offsets"
-        partitions = self.metadata([offsets]).topics[offsets].partitions
-        return partitions[partition_of(group, len(partitions))].leader_id
+        with WireClient({"bootstrap.servers": self._running_servers}) as client:
+            return client.group_coordinator(group)
 
     def wait_until_in_sync(self, timeout_s: float = 60.0) -> None:
         """Returns when every replica of every partition is in sync, and each partition is led."""

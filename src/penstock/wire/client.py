@@ -126,6 +126,12 @@ class WireClient:
             timeout_s,
         )
 
+    def group_coordinator(self, group: str, *, timeout_s: float | None = None) -> int:
+        """The broker that coordinates the group; it is waited for while there is none."""
+        return self._cluster.ask_any(
+            f"coordinator of group '{group}'", lambda _: self._cluster.find_coordinator("group", group), timeout_s
+        )
+
     def transaction_version(self, *, timeout_s: float | None = None) -> int:
         """The finalized feature level: from 2 on, Produce adds a partition to the transaction (KIP-890)."""
         return transaction_requests.transaction_version(self._cluster, timeout_s)
