@@ -86,6 +86,12 @@ class CoordinatorLog:
             )
         return False
 
+    def check_session(self) -> None:
+        """NOT_COORDINATOR where this broker's session may have ended: another one may coordinate by now, and know more
+        than the memory of this one."""
+        if self._node.is_fenced:
+            raise BrokerError(ErrorCode.NOT_COORDINATOR, "The session of this broker may have ended.")
+
     def partition_for(self, coordinator_key: str) -> int:
         """The partition that holds what is known of a group or a transactional id."""
         image = self._node.image.topics.get(TopicName(self._topic.name))
@@ -289,7 +295,12 @@ def _as_coordinator_error(error: BrokerError) -> BrokerError:
     match error.code:
         case ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return BrokerError(ErrorCode.NOT_COORDINATOR, error.message)
-        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
             return BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
         case _:
             return error.to_keep()

@@ -283,11 +283,10 @@ ROUTES: Final = (
     Route(49, "alter_client_quotas", 0, 1, access=(needs((_CLUSTER, AclOperation.ALTER_CONFIGS)),)),
     Route(50, "describe_user_scram_credentials", 0, 0, access=(_DESCRIBE_CLUSTER,)),
     Route(51, "alter_user_scram_credentials", 0, 0, access=(_ALTER_CLUSTER,)),
-    Route(55, "describe_quorum", 0, 2, access=(_DESCRIBE_CLUSTER,), notes="one voter"),
+    Route(55, "describe_quorum", 0, 2, access=(_DESCRIBE_CLUSTER,), notes="the controller as the one voter"),
     Route(57, "update_features", 0, 2, access=(_ALTER_CLUSTER,), notes="features are always at their highest level"),
     Route(60, "describe_cluster", 0, 2,
-          access=(needs((_CLUSTER, AclOperation.DESCRIBE), when="authorized operations"),),
-          notes="no broker is ever fenced"),
+          access=(needs((_CLUSTER, AclOperation.DESCRIBE), when="authorized operations"),)),
     Route(61, "describe_producers", 0, 0, access=(_READ_TOPIC,)),
     Route(65, "describe_transactions", 0, 0, access=(_DESCRIBE_TRANSACTIONAL_ID, _DESCRIBE_TOPIC)),
     Route(66, "list_transactions", 0, 2, access=(_DESCRIBE_TRANSACTIONAL_ID,),
@@ -298,8 +297,7 @@ ROUTES: Final = (
     Route(69, "consumer_group_describe", 0, 1, access=(_DESCRIBE_GROUP, _DESCRIBE_TOPIC)),
     Route(74, "list_config_resources", 0, 1, access=(needs((_CLUSTER, AclOperation.DESCRIBE_CONFIGS)),),
           notes="client metrics only in 0"),
-    Route(75, "describe_topic_partitions", 0, 0, access=(_DESCRIBE_TOPIC,),
-          notes="no eligible leader replicas"),
+    Route(75, "describe_topic_partitions", 0, 0, access=(_DESCRIBE_TOPIC,)),
 )
 # fmt: on
 

@@ -52,9 +52,8 @@ SETTINGS = {
 class SharedStore:
     """A node's view of the one metadata: its image, which stands still while the broker is cut off."""
 
-    lease_deadline_ms = 1 << 62
-
     def __init__(self, cluster: Cluster) -> None:
+        self.lease_deadline_ms: int | None = 1 << 62
         self.image = ClusterImage("cluster")
         self._cluster = cluster
         self._position = 0
@@ -141,7 +140,7 @@ class Cluster:
         self.nodes: dict[BrokerId, Node] = {}
         self.requests: list[tuple[BrokerId, BrokerId, Any]] = []  # between brokers
         self.holds: dict[tuple[BrokerId, type], asyncio.Event] = {}  # requests to a broker that are on their way
-        self._stores: dict[BrokerId, SharedStore] = {}
+        self.stores: dict[BrokerId, SharedStore] = {}
         self._history: list[tuple[Change, ...]] = []
         self._cut_off: set[BrokerId] = set()
 
@@ -165,17 +164,19 @@ class Cluster:
         )
         node._peers = FakePeers(self, broker_id)  # type: ignore[assignment]  # its part that coordinators use
         self.nodes[broker_id] = node
-        self._stores[broker_id] = store
+        self.stores[broker_id] = store
         endpoints = {LISTENER_NAME: Endpoint("127.0.0.1", 9092 + broker_id)}
         self.commit(BrokerRegistered(BrokerImage(broker_id, endpoints, epoch=self.image.last_broker_epoch + 1)))
-        node.open_topics()
+        # As `open_topics`, but for the fetchers: the test replicates.
+        node._replicas.open_all()
+        node.appends.is_fenced = lambda: node.is_fenced
         return node
 
     def commit(self, *changes: Change) -> None:
         for change in changes:
             self.image.apply(change)
         self._history.append(changes)
-        for broker_id, store in self._stores.items():
+        for broker_id, store in self.stores.items():
             if broker_id not in self._cut_off:
                 store.follow(self._history)
 
@@ -187,7 +188,7 @@ class Cluster:
 
     def connect(self, broker_id: BrokerId) -> None:
         self._cut_off.discard(broker_id)
-        self._stores[broker_id].follow(self._history)
+        self.stores[broker_id].follow(self._history)
 
     def are_connected(self, *broker_ids: BrokerId) -> bool:
         return self._cut_off.isdisjoint(broker_ids)
@@ -215,6 +216,12 @@ class Cluster:
         )
         self.commit(PartitionChanged(image.topic_id, after))
 
+    def change_in_sync(self, topic: str, index: int, isr: Sequence[BrokerId]) -> None:
+        image = self.image.topics[TopicName(topic)]
+        before = image.partitions[index]
+        after = replace(before, isr=tuple(isr), partition_epoch=before.partition_epoch + 1)
+        self.commit(PartitionChanged(image.topic_id, after))
+
     def partition(self, broker_id: BrokerId, topic: str, index: int = 0) -> Partition:
         partition = self.nodes[broker_id].topics.topic(topic).partitions[index]
         assert partition is not None
@@ -232,7 +239,9 @@ class Cluster:
                     if follower_id != image.leader and self.are_connected(follower_id):
                         follower = self.partition(follower_id, topic.name, image.index)
                         _copy(leader, follower)
-                        leader.follower_fetched(follower_id, follower.log.log_end_offset, 0)
+                        epoch = self.image.known_brokers[follower_id].epoch
+                        log = follower.log
+                        leader.follower_fetched(follower_id, log.log_end_offset, 0, epoch, log.log_start_offset)
 
     # Requests of clients
 
@@ -289,6 +298,8 @@ def _copy(leader: Partition, follower: Partition) -> None:
             copy.stage(batch, header, header.partition_leader_epoch, 0)
             position += header.size
         copy.write_staged()
+    if copy.log_start_offset < log.log_start_offset:
+        copy.delete_records_before(log.log_start_offset)
 
 
 @asynccontextmanager

@@ -114,6 +114,7 @@ class GroupCoordinator:
         COORDINATOR_LOAD_IN_PROGRESS while the shard is being loaded; another BrokerError if it cannot be.
         """
         self.log.check_topic()
+        self.log.check_session()
         return self._loads.get(self.log.partition_for(group_id))
 
     def shard_to_read(self, group_id: str) -> GroupShard:
@@ -121,12 +122,14 @@ class GroupCoordinator:
         index = self.log.partition_for(group_id)
         if not self.log.has_topic():
             return GroupShard(index, self.log, self._shard_failed)
+        self.log.check_session()
         return self._loads.get(index)
 
     def all_shards(self) -> list[GroupShard]:
         """Loads what is not loaded yet. BrokerError if one is still being loaded, or cannot be."""
         if self.log.topic_name not in self.node.topics:
             return []
+        self.log.check_session()
         return self._loads.get_all(self.log.led_partitions())
 
     def load_all(self) -> list[GroupShard]:
@@ -173,8 +176,8 @@ class GroupCoordinator:
 
     def _shard_failed(self, shard: GroupShard, failure: BrokerError) -> None:
         """Its memory is forgotten; the members that wait are sent to look for their coordinator again."""
-        # Deleting the topic is a decision of an operator; anything else is a failure of the disk.
-        level = logging.ERROR if self.log.topic_name in self.node.topics else logging.INFO
+        # Topics are deleted and leaders move because somebody decided so; anything else is a failure.
+        level = logging.ERROR if shard.index in self.log.led_partitions() else logging.INFO
         logger.log(level, "%s-%d is given up: %s", self.log.topic_name, shard.index, failure.message)
         self._loads.discard(shard.index, shard)
         for group in shard.groups.values():

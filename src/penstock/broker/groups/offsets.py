@@ -56,6 +56,8 @@ class GroupOffsets:
             raise BrokerError(code, f"There is no group {group_id!r}.")
         stale = set() if group is None else self._check(group, committer, commits, transactional=False)
         accepted = {partition: offset for partition, offset in commits.items() if partition not in stale}
+        # Before memory changes: what the log refuses must cost this client its commit, and not every group its shard.
+        self._coordinator.log.check_append(shard.index)
         self._ensure_group(shard, group_id, accepted)
         self._coordinator.metrics.offset_commits.value += len(accepted)
         shard.append([shard.offsets.commit(group_id, partition, offset) for partition, offset in accepted.items()])
@@ -75,7 +77,8 @@ class GroupOffsets:
             raise BrokerError(ErrorCode.ILLEGAL_GENERATION, f"There is no group {group_id!r}.")
         stale = set() if group is None else self._check(group, committer, commits, transactional=True)
         accepted = {partition: offset for partition, offset in commits.items() if partition not in stale}
-        # Before memory changes: what the log refuses must cost this producer its commit, and not every group its shard.
+        # Before memory changes, as above.
+        self._coordinator.log.check_append(shard.index)
         self._coordinator.log.check_producer(shard.index, producer)
         self._ensure_group(shard, group_id, accepted)
         self._coordinator.metrics.offset_commits.value += len(accepted)

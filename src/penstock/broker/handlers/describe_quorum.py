@@ -1,8 +1,9 @@
 """DescribeQuorum: the nodes that keep the cluster's metadata, and how far each of them is.
 
-Kafka asks about partition 0 of `__cluster_metadata`; any other is UNKNOWN_TOPIC_OR_PARTITION. The metadata journal of
-one node is a quorum with one voter that leads it and is never behind. Its offset is the number of changes that its
-image has seen. Versions: 0 to 2; times since 1, the voter's directory and addresses since 2.
+Kafka asks about partition 0 of `__cluster_metadata`; any other is UNKNOWN_TOPIC_OR_PARTITION. The controller is the one
+voter, which leads and is never behind: where several brokers keep the metadata in etcd, etcd's own voters are not the
+cluster's. The other live brokers are observers. The offset is the number of changes that this broker's image has seen.
+Versions: 0 to 2; times since 1, the voter's directory and addresses since 2.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from penstock.protocol.error_codes import ErrorCode
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_PARTITION: Final = 0
-# No other node was ever elected.
+# A broker on its own is never elected.
 FIRST_EPOCH: Final = 1
 # What Kafka shows for a voter of a static quorum.
 NO_DIRECTORY_ID: Final = bytes(16)
+UNKNOWN_OFFSET: Final = -1
 
 
 def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
@@ -40,8 +42,9 @@ def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQ
     node = context.node
     image = node.image
     now_ms = node.now_ms()
+    controller_id = image.controller_id
     voter = ReplicaState(
-        replica_id=image.controller_id,
+        replica_id=controller_id,
         replica_directory_id=NO_DIRECTORY_ID,
         log_end_offset=image.version,
         last_fetch_timestamp=now_ms,
@@ -49,16 +52,23 @@ def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQ
     )
     quorum = ResponsePartitionData(
         partition_index=METADATA_PARTITION,
-        leader_id=image.controller_id,
-        leader_epoch=FIRST_EPOCH,
+        leader_id=controller_id,
+        leader_epoch=max(image.controller_epoch, FIRST_EPOCH),
         high_watermark=image.version,
         current_voters=[voter],
+        observers=[
+            # How far they are is not known here.
+            ReplicaState(replica_id=broker_id, replica_directory_id=NO_DIRECTORY_ID, log_end_offset=UNKNOWN_OFFSET)
+            for broker_id in image.brokers
+            if broker_id != controller_id
+        ],
     )
-    endpoints = image.brokers[image.controller_id].endpoints
+    controller = image.brokers.get(controller_id)
+    endpoints = {} if controller is None else controller.endpoints
     listeners = [Listener(name=name, host=each.host, port=each.port) for name, each in endpoints.items()]
     return DescribeQuorumResponse(
         topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[quorum])],
-        nodes=[Node(node_id=image.controller_id, listeners=listeners)],
+        nodes=[Node(node_id=controller_id, listeners=listeners)],
     )
 
 

@@ -2,7 +2,7 @@
 
 Topics come in the order of their names. A page holds at most `response_partition_limit` partitions, never more than
 `max.request.partition.size.limit`, and never less than one; `next_cursor` names the first partition that did not fit. A
-request without topics asks for all of them. Eligible leader replicas are not tracked here: both lists are empty.
+request without topics asks for all of them. The one last known eligible leader replica is the last leader, as in Kafka.
 Versions: 0.
 """
 
@@ -13,7 +13,7 @@ from penstock.broker.node import Node
 from penstock.broker.presence import offline_replicas
 from penstock.broker.request_context import RequestContext
 from penstock.core.acls import AclOperation
-from penstock.core.ids import TopicName
+from penstock.core.ids import NO_LEADER, TopicName
 from penstock.metadata.changes import PartitionImage
 from penstock.metadata.topics import is_internal, validate_topic_name
 from penstock.protocol.definitions.describe_topic_partitions import (
@@ -89,8 +89,8 @@ def _described_partition(topic: str, partition: PartitionImage, node: Node) -> D
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=[] if partition.last_known_leader == NO_LEADER else [partition.last_known_leader],
         offline_replicas=offline_replicas(node, topic, partition),
     )
 

@@ -268,6 +268,7 @@ class TransactionCoordinator:
         """
         if not self._check_topic() and not self.log.has_topic():
             return Transactions(self._node.producer_ids.allocate)
+        self.log.check_session()
         return self._loads.get(index)
 
     def _check_topic(self) -> bool:
