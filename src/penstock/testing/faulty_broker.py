@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import mmap
 import os
+import runpy
 import struct
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -97,24 +99,21 @@ def _record_syncs(directory: Path) -> None:
 
 
 def _skew_clock(directory: Path) -> None:
-    from penstock.broker.system import SystemClock
-
     with (directory / _CLOCK).open("rb") as file:
         shared = mmap.mmap(file.fileno(), _OFFSET_MS.size, prot=mmap.PROT_READ)
-    now_ms = SystemClock.now_ms
-    unpack = _OFFSET_MS.unpack_from
-    SystemClock.now_ms = staticmethod(lambda: now_ms() + unpack(shared)[0])  # type: ignore[method-assign]
+    right_ns, offset_ms = time.time_ns, _OFFSET_MS.unpack_from
+    time.time_ns = lambda: right_ns() + offset_ms(shared)[0] * 1_000_000
 
 
-def _main() -> int:
+def _main() -> None:
     directory = Path(sys.argv[1])
     # Before the log is imported, which keeps a reference to fdatasync.
     _record_syncs(directory)
     _skew_clock(directory)
-    from penstock.cli.main import main
-
-    return main(sys.argv[2:])
+    # The command line is another program; nothing here knows its modules.
+    sys.argv = ["penstock", *sys.argv[2:]]
+    runpy.run_module("penstock.cli.main", run_name="__main__")
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    _main()
