@@ -1,4 +1,4 @@
-"""The logs of partitions that a proposal adds. They are made before the store commits it.
+"""The logs of partitions that a proposal adds, on a broker without a cluster. They are made before it is committed.
 
 A disk that has no room for a topic's directories must not have the topic. Of a single broker only: in a cluster each
 broker makes its logs when the change is committed. Owns making them, and removing them if the proposal fails or is

@@ -118,6 +118,7 @@ class BrokerProcess:
         self.is_serving = True
         loop.call_soon(node.resume_transactions)
         await self._stopped.wait()
+        await node.hand_over()
         housekeeping.stop()
         await node.tasks.close()
         server.close()

@@ -7,6 +7,8 @@ from itertools import count
 import pytest
 
 from penstock.broker.fetch_session import FetchPosition, FetchSessionCache, PartitionKey
+from penstock.broker.replication.follower_fetch import ReplicaPosition
+from penstock.protocol.definitions.fetch import FetchPartition
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 
@@ -94,3 +96,12 @@ def test_a_full_cache_evicts_only_what_is_old() -> None:
 
 def test_no_partitions_need_no_session() -> None:
     assert cache().create(False, [], 0) is None
+
+
+def test_a_follower_that_dropped_an_answer_is_told_its_high_watermark_again() -> None:
+    """Its leader epoch had changed while the answer was on its way: it knows the high watermark that it asks with."""
+    key = PartitionKey(b"topic", 0)
+    position = ReplicaPosition(key, FetchPartition(fetch_offset=5, high_watermark=3))
+    position.told_high_watermark = 5
+    position.take(ReplicaPosition(key, FetchPartition(fetch_offset=5, current_leader_epoch=1, high_watermark=3)))
+    assert position.told_high_watermark == 3

@@ -104,8 +104,11 @@ def readable(node: Node) -> list[bytes | None]:
     return values_in(ask_fetch(node, 0).responses[0].partitions[0])
 
 
-def ask_fetch(node: Node, *indexes: int, version: int = 16) -> Any:
-    response = BY_API_KEY[1].handle(fetch_request(*indexes), RequestContext(node, version, "test", FakeConnection()))
+def ask_fetch(node: Node, *indexes: int, version: int = 16, offset: int = 0) -> Any:
+    request = fetch_request(*indexes)
+    for partition in request.topics[0].partitions:
+        partition.fetch_offset = offset
+    response = BY_API_KEY[1].handle(request, RequestContext(node, version, "test", FakeConnection()))
     for data in response.responses[0].partitions:
         data.records = data.records if isinstance(data.records, bytes) else data.records.read()
     return response
@@ -259,6 +262,26 @@ def test_a_parked_fetch_is_answered_when_the_follower_has_the_records(tmp_path: 
         node.topics.partition("topic", 0).follower_fetched(TWO, 1, node.now_ms())
         await until(lambda: parked.done)
         assert parked.response.responses[0].partitions[0].high_watermark == 1
+
+    run(tmp_path, scenario, replica(0, ONE, ONE, TWO))
+
+
+def test_a_reader_that_is_ahead_of_the_high_watermark_waits_for_it(tmp_path: Path) -> None:
+    """A new leader learns late how far its predecessor had let consumers read. No record of theirs is lost."""
+
+    async def scenario(node: Node) -> None:
+        begin_produce(node, acks=ACKS_LEADER)
+        begin_produce(node, acks=ACKS_LEADER)
+        assert fetched(node, 1) == (ErrorCode.NONE, 0, b"")
+        assert fetched(node, 3)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+        node.topics.partition("topic", 0).follower_fetched(TWO, 2, node.now_ms())
+        code, high_watermark, records = fetched(node, 1)
+        assert (code, high_watermark) == (ErrorCode.NONE, 2)
+        assert records.endswith(b"value\x00")
+
+    def fetched(node: Node, offset: int) -> tuple[int, int, bytes]:
+        (data,) = ask_fetch(node, 0, offset=offset).responses[0].partitions
+        return data.error_code, data.high_watermark, data.records
 
     run(tmp_path, scenario, replica(0, ONE, ONE, TWO))
 
