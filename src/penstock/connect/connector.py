@@ -42,7 +42,10 @@ def offset_of(offsets: Mapping[str, SourceOffset], partition: SourcePartition) -
 
 
 class RetriableError(Exception):
-    """The outside system is away or busy: the same work is tried again (`errors.retry.timeout`, then the worker)."""
+    """The outside system is away or busy: the worker tries the same work again, with growing pauses, until it succeeds.
+
+    Converters and transforms may raise it as well: for those `errors.retry.timeout` says how long they are tried again.
+    """
 
 
 class ConnectError(Exception):
