@@ -296,6 +296,9 @@ class PartitionLog:
         state.transaction_index.truncate(end_offset)
         remove_index_file(state, segment)
         appender.snapshots = remove_stale(state, appender.snapshots)
+        if appender.epochs_changed:
+            # Its name must not reach the disk without its content, which was written without a sync.
+            state.fs.write_file(state.epoch_checkpoint_path, state.epochs.encode(), sync=True)
         state.fs.sync_directory(state.directory)
         state.examine_segment(number)
         last_seen_ms = max((entry.last_seen_ms for entry in appender.producers.entries.values()), default=0)
