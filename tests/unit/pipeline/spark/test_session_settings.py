@@ -124,7 +124,8 @@ FAKE_JAVA = """#!/bin/sh
 for argument in "$@"; do
   case "$argument" in -XX:SharedArchiveFile=*) exit 134;; esac
 done
-printf '\\000\\000\\004\\322\\000\\000\\000\\006secret' > "$_PYSPARK_DRIVER_CONN_INFO_PATH"
+printf '\\000\\000\\004\\322\\000\\000\\000\\006secret' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.new"
+mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.new" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
 cat > /dev/null
 """
 
