@@ -11,7 +11,7 @@ import shutil
 import signal
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,9 +69,9 @@ _INDEPENDENT = (
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A deterministic part of the tests: those whose names have a checksum that is `number` modulo `count`.
+    """A deterministic part of the selected tests: the `number`th of `count` equal parts, in the order of checksums.
 
-    A test stays in its slice when other tests come and go.
+    New tests come between all others in that order, so the others stay in their slices, but for a few at the borders.
     """
 
     number: int
@@ -84,8 +84,10 @@ class Slice:
             raise ValueError(f"--slice {text}: expected K/N with 0 <= K < N, for example 0/2")
         return cls(int(number), int(count))
 
-    def selects(self, nodeid: str) -> bool:
-        return zlib.crc32(nodeid.encode()) % self.count == self.number
+    def of(self, names: Iterable[str]) -> set[str]:
+        ordered = sorted(names, key=lambda name: (zlib.crc32(name.encode()), name))
+        first, end = (len(ordered) * number // self.count for number in (self.number, self.number + 1))
+        return set(ordered[first:end])
 
 
 BrokerStarter = Callable[[Mapping[str, str]], AbstractContextManager[RunningBroker]]
@@ -120,8 +122,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted: Slice | None = config.getoption("--slice")
     if wanted is not None:
-        config.hook.pytest_deselected(items=[item for item in items if not wanted.selects(item.nodeid)])
-        items[:] = [item for item in items if wanted.selects(item.nodeid)]
+        selected = wanted.of(item.nodeid for item in items)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in selected])
+        items[:] = [item for item in items if item.nodeid in selected]
     sizes = Counter(_scope(item.nodeid) for item in items)
 
     def rank(item: pytest.Item) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from penstock.pipeline.failure import PipelineFailed
 from penstock.pipeline.run import run_pipeline
 from penstock.pipeline.run_settings import Event, RunSettings
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 class Found(NamedTuple):
@@ -52,7 +52,7 @@ class Pipelines:
     def send(self, topic: str, values: Iterable[Any], *, key: str | bytes | None = None) -> None:
         """Texts and bytes as they are, everything else as JSON; in turn to the partitions."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers})
-        partitions = len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+        partitions = len(self.admin.list_topics(topic, timeout=60).topics[topic].partitions)
         for number, value in enumerate(values):
             text = value if isinstance(value, str | bytes) or value is None else json.dumps(value)
             producer.produce(topic, value=text, key=key, partition=number % partitions)
@@ -68,7 +68,7 @@ class Pipelines:
                 "isolation.level": "read_committed",
             }
         )
-        waiting = set(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        waiting = set(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in waiting])
         found = []
         deadline = time.monotonic() + PATIENCE_S
@@ -95,8 +95,8 @@ class Pipelines:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group})
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        offsets = consumer.committed([TopicPartition(topic, partition) for partition in partitions], timeout=10)
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+        offsets = consumer.committed([TopicPartition(topic, partition) for partition in partitions], timeout=60)
         consumer.close()
         return {place.partition: place.offset for place in offsets}
 

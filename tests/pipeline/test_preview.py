@@ -26,7 +26,7 @@ def preview(pipelines: Pipelines, yaml: str, rows: int = 20) -> Preview:
 
 def groups_and_topics(pipelines: Pipelines) -> tuple[set[str], set[str]]:
     groups = pipelines.admin.list_consumer_groups().result().valid
-    return {group.group_id for group in groups}, set(pipelines.admin.list_topics(timeout=10).topics)
+    return {group.group_id for group in groups}, set(pipelines.admin.list_topics(timeout=60).topics)
 
 
 def test_rows_and_bad_rows_are_shown_and_nothing_is_written(pipelines: Pipelines) -> None:

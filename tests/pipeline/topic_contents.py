@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 class Found(NamedTuple):
@@ -30,7 +30,7 @@ def contents(servers: str, topic: str, *, isolation_level: str = "read_committed
         }
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         ended: set[int] = set()
         found = []

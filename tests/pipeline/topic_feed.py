@@ -35,12 +35,12 @@ class TopicFeed:
 
     def delete(self, name: str) -> None:
         self._admin.delete_topics([name])[name].result()
-        while name in self._admin.list_topics(timeout=10).topics:
+        while name in self._admin.list_topics(timeout=60).topics:
             time.sleep(0.05)
 
     def add_partitions(self, name: str, total: int) -> None:
         self._admin.create_partitions([NewPartitions(name, total)])[name].result()
-        while len(self._admin.list_topics(name, timeout=10).topics[name].partitions) != total:
+        while len(self._admin.list_topics(name, timeout=60).topics[name].partitions) != total:
             time.sleep(0.05)
 
     def delete_records(self, topic: str, before: int) -> None:

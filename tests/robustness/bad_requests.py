@@ -24,7 +24,7 @@ from tests.wire_client import ConnectionClosed, WireClient
 
 CLOSED: Final = "closed"
 NO_ANSWER: Final = "no answer"
-ANSWER_TIMEOUT_S: Final = 10.0
+ANSWER_TIMEOUT_S: Final = 60.0
 Outcome = int | str
 OK: Final = ErrorCode.NONE
 

@@ -25,7 +25,7 @@ def append(client: WireClient, topic: Topic, value: bytes) -> int:
     return produce(client, topic, batch_of(value)).error_code
 
 
-def refused(client: WireClient, topic: Topic, within_s: float = 10) -> bool:
+def refused(client: WireClient, topic: Topic, within_s: float = 60) -> bool:
     """Produces until the broker refuses, or is gone."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
@@ -42,7 +42,7 @@ def the_end_of(broker: Broker) -> tuple[int | None, str]:
     """Exit code and the last line, once the broker has stopped by itself."""
     process = broker._process
     assert process is not None
-    assert eventually(lambda: not process.is_running(), 20), "the broker goes on"
+    assert eventually(lambda: not process.is_running(), 60), "the broker goes on"
     lines = process.stderr_text().splitlines()
     assert not [line for line in lines if "Traceback" in line], lines
     return process._process.returncode, lines[-1]

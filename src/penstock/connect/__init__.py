@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.connect.config.parsing import at_least, between, non_empty, one_of, parse
     from penstock.connect.connector import (
         Batch,
+        BatchRefused,
         ConnectError,
         Connector,
         RetriableError,
@@ -68,6 +69,7 @@ __all__ = [
     "REQUIRED",
     "STRING",
     "Batch",
+    "BatchRefused",
     "Column",
     "ConfigDef",
     "ConfigException",
@@ -110,6 +112,7 @@ _HOMES: Final = {
     "BOOLEAN": "connect.data.schema",
     "BYTES": "connect.data.schema",
     "Batch": "connect.connector",
+    "BatchRefused": "connect.connector",
     "Column": "connect.data.records",
     "ConfigDef": "connect.config.definition",
     "ConfigException": "connect.config.definition",

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.config.definition import ConfigDef, ConfigException
@@ -42,7 +42,18 @@ def offset_of(offsets: Mapping[str, SourceOffset], partition: SourcePartition) -
 
 
 class RetriableError(Exception):
-    """The outside system is away or busy: the same work is tried again (`errors.retry.timeout`, then the worker)."""
+    """The outside system is away or busy: the worker tries the same work again, with growing pauses, until it succeeds.
+
+    Converters and transforms may raise it as well: for those `errors.retry.timeout` says how long they are tried again.
+    """
+
+
+class BatchRefused(Exception):
+    """Of `SinkConnector.commit`: the outside system refuses some record of the batch, and has taken none.
+
+    The batch is run once more before anything is committed. Writers that the same connector opens then, and its next
+    `commit`, find out which records these are.
+    """
 
 
 class ConnectError(Exception):
@@ -84,11 +95,19 @@ class Connector(ABC):
 # Sinks
 
 
+def _refuses_nothing(_task: int, failures: Sequence[Failure]) -> None:
+    raise AssertionError(f"this batch takes no refusals: {failures}")
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What one job moves: for each partition, the records from one offset up to, and without, another."""
 
     ranges: Mapping[TopicPartition, tuple[int, int]]
+    refuse: Callable[[int, Sequence[Failure]], None] = field(default=_refuses_nothing, compare=False)
+    """For a `commit` after BatchRefused: records of a task (its number, and their `rows`) that the outside system
+    refuses, before the others are committed. They are dead letters when it returns; raises if `errors.tolerance` is
+    none."""
 
     @property
     def end_offsets(self) -> dict[TopicPartition, int]:
@@ -98,12 +117,16 @@ class Batch:
 class SinkWriter(ABC):
     """Writes the records of one task of one job."""
 
+    refuse: Callable[[Sequence[Failure]], None]
+    """For `finish`: records that the outside system refuses then, before the others are committed. Set by the worker.
+    They are dead letters when it returns; raises if `errors.tolerance` is none."""
+
     @abstractmethod
     def put(self, group: RecordGroup) -> Sequence[Failure]:
         """Records that the outside system refuses are returned; they become dead letters, or stop the connector.
 
         Raises RetriableError, ConnectError. Records of different groups may be out of order: `group.rows` is the order
-        in which they were read, where it matters to the sink.
+        in which the task has read them, where it matters to the sink.
         """
 
     @abstractmethod
@@ -140,6 +163,7 @@ class SinkConnector(Connector):
         """On the driver, with what `finish` of all tasks returned.
 
         For exactly once: makes the records and `batch.end_offsets` visible in one transaction of the outside system.
+        Raises BatchRefused, RetriableError, ConnectError.
         """
 
 

@@ -48,7 +48,7 @@ def truncate_to(
     state.transaction_index.truncate(end_offset)
     remove_index_file(state, segment)
     appender.snapshots = remove_stale(state, appender.snapshots)
-    state.fs.sync_directory(state.directory)
+    _sync_names(state, appender)
     state.examine_segment(number)
     _restore_producers(state, appender)
     appender.reset()
@@ -64,7 +64,7 @@ def restart_at(state: LogState, appender: LogAppender, lifecycle: LogLifecycle, 
     # From the end on: what a crash leaves is then a shorter log without gaps.
     for number in reversed(range(len(state.segments))):
         state.drop_segments(number, number + 1)
-    state.fs.sync_directory(state.directory)
+    _sync_names(state, appender)
     state.log_start_offset = state.log_end_offset = offset
     state.add_segment(Segment.create(state.fs, state.caches, state.directory, offset))
     appender.directory_changed = True
@@ -82,6 +82,13 @@ def _truncate_epochs(state: LogState, appender: LogAppender, end_offset: int) ->
         # At once: after a crash, an epoch that began at the end of the log could not be told from a true one.
         state.fs.write_file(state.epoch_checkpoint_path, state.epochs.encode(), sync=False)
     appender.epochs_changed = True  # a flush that is under way may bring the old ones back
+
+
+def _sync_names(state: LogState, appender: LogAppender) -> None:
+    if appender.epochs_changed:
+        # Its name must not reach the disk without its content, which was written without a sync.
+        state.fs.write_file(state.epoch_checkpoint_path, state.epochs.encode(), sync=True)
+    state.fs.sync_directory(state.directory)
 
 
 def _restore_producers(state: LogState, appender: LogAppender) -> None:

@@ -45,7 +45,7 @@ class MirrorSource(SourceAdapter):
     def put(self, numbers: Sequence[int]) -> None:
         with Producer({"bootstrap.servers": self.servers}) as producer:
             for number in numbers:
-                producer.send(self._topic, str(number).encode(), partition=number % 2).result(10)
+                producer.send(self._topic, str(number).encode(), partition=number % 2).result(60)
 
     def number_of(self, value: Any) -> int:
         return int(value)

@@ -26,7 +26,7 @@ from tests.integration.broker.group_conversation import list_groups
 from tests.wire_client import WireClient
 
 PARTITIONS = 4
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",

@@ -89,7 +89,7 @@ class Scene:
                 "isolation.level": "read_committed",
             }
         )
-        partitions = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        partitions = sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
         found = []
         for partition in partitions:
             consumer.assign([TopicPartition(topic, partition, (first or {}).get(partition, 0))])

@@ -122,7 +122,7 @@ def test_a_second_member_without_partitions_ends(broker: RunningBroker) -> None:
     try:
         assert first.stdout is not None
         with Producer(servers) as producer:
-            producer.send("single", "one").result(10)
+            producer.send("single", "one").result(60)
         assert first.stdout.readline() == b"handling\n"
         with Consumer(config) as consumer:
             consumer.subscribe("single")
@@ -139,7 +139,7 @@ def test_a_broker_that_is_away_is_not_the_end_of_the_log(start_broker: BrokerSta
         servers = {"bootstrap.servers": broker.bootstrap_servers}
         Admin(servers).create_topic("outage", partitions=1)
         with Producer(servers) as producer:
-            producer.send("outage", "one").result(10)
+            producer.send("outage", "one").result(60)
         config = {
             **servers,
             "group.id": "outage",

@@ -141,7 +141,7 @@ def test_a_takeover_waits_for_a_commit_under_way(server: str, opened: Opened, gr
         takeover.start()
         time.sleep(0.3)
         assert found == []
-    takeover.join(10)
+    takeover.join(60)
     session.close()
     assert found == [{P0: 1}]
     assert results(connection) == ["0"]

@@ -43,8 +43,8 @@ def test_a_record_and_where_it_went(bootstrap_servers: str, new_topic: NewTopic)
         delivery = producer.send(
             topic, "värde", key=b"k", headers={"a": "1", "b": None}, timestamp=1_700_000_000_123, partition=2
         )
-        assert delivery.result(10) == RecordMetadata(topic, 2, 0, 1_700_000_000_123)
-        assert producer.send(topic, None, key="k", partition=2).result(10).offset == 1
+        assert delivery.result(60) == RecordMetadata(topic, 2, 0, 1_700_000_000_123)
+        assert producer.send(topic, None, key="k", partition=2).result(60).offset == 1
     first, second = records_of(bootstrap_servers, topic, 3)
     assert (first.key, first.value, first.timestamp) == (b"k", "värde".encode(), 1_700_000_000_123)
     assert first.headers == (("a", b"1"), ("b", None))
@@ -57,7 +57,7 @@ def test_the_callback_comes_before_the_future_completes(bootstrap_servers: str, 
     with Producer({"bootstrap.servers": bootstrap_servers}) as producer:
         good = producer.send(topic, b"x", on_delivery=lambda *outcome: seen.append(outcome))
         assert seen == [] or good.done()
-        metadata = good.result(10)
+        metadata = good.result(60)
         assert seen == [(metadata, None)]
         bad = producer.send(topic, b"x" * 5_000, on_delivery=lambda *outcome: seen.append(outcome))
         with pytest.raises(ClientError, match=f"topic '{topic}' partition 0: .* too large"):
@@ -81,8 +81,8 @@ def test_a_callback_that_raises_does_not_affect_other_records(bootstrap_servers:
         raise RuntimeError("mine")
 
     with Producer({"bootstrap.servers": bootstrap_servers}) as producer:
-        assert producer.send(topic, b"1", on_delivery=fail).result(10).offset == 0
-        assert producer.send(topic, b"2").result(10).offset == 1
+        assert producer.send(topic, b"1", on_delivery=fail).result(60).offset == 0
+        assert producer.send(topic, b"2").result(60).offset == 1
 
 
 def test_in_a_coroutine_a_send_is_awaited(bootstrap_servers: str, new_topic: NewTopic) -> None:
@@ -118,15 +118,15 @@ def test_partitioners(bootstrap_servers: str, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=3)
     config = {"bootstrap.servers": bootstrap_servers}
     with Producer(config, partitioner=RoundRobin()) as producer:
-        assert [producer.send(topic, b"x", key=b"k").result(10).partition for _ in range(5)] == [0, 1, 2, 0, 1]
+        assert [producer.send(topic, b"x", key=b"k").result(60).partition for _ in range(5)] == [0, 1, 2, 0, 1]
     with Producer(config, partitioner=lambda key, _value, count: int(key or b"0") % count) as producer:
-        assert [producer.send(topic, b"x", key=str(number)).result(10).partition for number in range(5)] == [
+        assert [producer.send(topic, b"x", key=str(number)).result(60).partition for number in range(5)] == [
             0, 1, 2, 0, 1,
         ]  # fmt: skip
     with Producer(config) as producer:
         # murmur2 of "21" and "foobar", as Java has them, made positive, by three.
-        assert producer.send(topic, b"x", key="21").result(10).partition == (-973932308 & 0x7FFFFFFF) % 3
-        assert producer.send(topic, b"x", key="foobar").result(10).partition == (-790332482 & 0x7FFFFFFF) % 3
+        assert producer.send(topic, b"x", key="21").result(60).partition == (-973932308 & 0x7FFFFFFF) % 3
+        assert producer.send(topic, b"x", key="foobar").result(60).partition == (-790332482 & 0x7FFFFFFF) % 3
 
 
 def test_serializers(bootstrap_servers: str, new_topic: NewTopic) -> None:
@@ -134,7 +134,7 @@ def test_serializers(bootstrap_servers: str, new_topic: NewTopic) -> None:
     with Producer(
         {"bootstrap.servers": bootstrap_servers}, key_serializer="string", value_serializer="json"
     ) as producer:
-        producer.send(topic, {"a": 1}, key="k").result(10)
+        producer.send(topic, {"a": 1}, key="k").result(60)
         with pytest.raises(SerializationError, match=f"the value of a record for topic '{topic}'"):
             producer.send(topic, {1, 2})
         with pytest.raises(SerializationError, match="the key"):
@@ -148,7 +148,7 @@ def test_what_does_not_fit_is_refused_at_once(bootstrap_servers: str, new_topic:
     with Producer({"bootstrap.servers": bootstrap_servers, "max.request.size": 2_000}) as producer:
         with pytest.raises(ClientError, match="too large"):
             producer.send(topic, b"x" * 3_000)
-        producer.send(topic, b"x" * 1_000).result(10)
+        producer.send(topic, b"x" * 1_000).result(60)
 
 
 def test_a_full_buffer_blocks_and_then_says_so() -> None:

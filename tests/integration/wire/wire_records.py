@@ -53,7 +53,7 @@ def committed_values(servers: str, topic: str, count: int, *, wait_s: float = 10
             "enable.partition.eof": True,
         }
     )
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in partitions])
     values: list[bytes] = []
     ended: set[int] = set()

@@ -36,7 +36,7 @@ class Disk:
     def fsync(self, fd: int) -> None:
         self.fsyncs += 1
         self._threads.add(threading.get_ident())
-        assert self._open.wait(10)
+        assert self._open.wait(60)
         if self.fails:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._fsync(fd)

@@ -269,11 +269,11 @@ def test_clients_above_a_quota(tmp_path: Path) -> None:
     def talk(client: WireClient) -> None:
         topic = create_topic(client, "topic")
         entity = RequestEntityData(entity_type="client-id", entity_name=None)
-        quota = OpData(key="producer_byte_rate", value=1000.0, remove=False)
+        quota = OpData(key="producer_byte_rate", value=10_000.0, remove=False)
         client.ask(
             AlterClientQuotasRequest(entries=[RequestEntryData(entity=[entity], ops=[quota])], validate_only=False), 1
         )
-        produce_ok(client, topic, bytes(20_000))
+        produce_ok(client, topic, bytes(115_000))
 
     metrics = observe(tmp_path, talk)
     assert metrics.value("penstock_throttled_requests_total", request="Produce") == 1

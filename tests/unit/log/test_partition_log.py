@@ -453,6 +453,20 @@ class TestFlushing:
         log.flush()
         assert read_all(open_log(fs.crash(), D, SMALL, clean=False, recovery_point=80)) == written + later
 
+    def test_what_was_flushed_survives_a_power_failure_behind_a_truncation(self, fs: MemoryFileSystem) -> None:
+        """The checkpoint of leader epochs had a new content that was not synced when the directory was."""
+        log = open_log(fs, D)
+        written = [append(log, make_batch())[1]]
+        log.flush()
+        for _ in range(2):
+            append(log, make_batch(), leader_epoch=1)
+        log.truncate_to(2)
+        damage: list[Damage] = []
+        again = open_log(fs.crash(), D, clean=False, recovery_point=log.recovery_point, damage=damage)
+        assert read_all(again)[:1] == written
+        assert again.leader_epochs.entries == [(0, 0), (1, 1)]
+        assert damage == []
+
     def test_flushing_again_without_an_append_syncs_nothing(self, fs: MemoryFileSystem) -> None:
         log = open_log(fs, D)
         fill(log, 2)

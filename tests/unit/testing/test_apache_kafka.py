@@ -42,7 +42,7 @@ def _read(kafka: ApacheKafka, topic: str, count: int) -> list[bytes | None]:
     """Reads through a consumer, which waits on its own for a leader that is still loading after a restart."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "never-joined"})
     values: list[bytes | None] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         while len(values) < count and time.monotonic() < deadline:

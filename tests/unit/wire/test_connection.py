@@ -85,7 +85,7 @@ def broker(script: Script) -> Iterator[Address]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield Address("127.0.0.1", server.getsockname()[1])
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
         assert not failures, failures
 

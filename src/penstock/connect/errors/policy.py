@@ -93,9 +93,8 @@ DEFINITION: Final = ConfigDef(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`error`: the task fails with it, and the rest is for nothing but the log. Otherwise `dead_letters` are to be
-    written to the policy's topic (None: there are none): columns `key`, `value`, `headers`, `timestamp`, for
-    ColumnEncoder."""
+    """`dead_letters` are to be written to the policy's topic (None: there are none): columns `key`, `value`, `headers`,
+    `timestamp`, for ColumnEncoder. `error`: the task fails with it after that."""
 
     error: ToleranceExceeded | None = None
     dead_letters: pa.RecordBatch | None = None
@@ -139,17 +138,16 @@ class ErrorPolicy:
         ordered = sorted(pairs, key=lambda pair: pair[0])
         if not ordered:
             return Outcome()
+        if self.tolerance == "none":
+            ordered = ordered[:1]
         logged = ordered if self.logs_errors else []
-        if self.tolerance == "none":
-            logged = logged[:1]
         lines = [self._line(failed, originals, row, f"{connector}-{task}") for row, failed in logged]
-        if self.tolerance == "none":
-            row, first = ordered[0]
-            error = ToleranceExceeded(first, where(originals, row))
-            return Outcome(error, log_lines=lines)
         letters = None
         if self.dead_letter_topic is not None:
             letters = dead_letters(ordered, originals, connector, task, context_headers=self.context_headers)
+        if self.tolerance == "none":
+            row, first = ordered[0]
+            return Outcome(ToleranceExceeded(first, where(originals, row)), letters, lines)
         return Outcome(None, letters, lines, len(ordered))
 
     def _line(self, failed: StagedFailure, originals: pa.RecordBatch, row: int, task_id: str) -> str:

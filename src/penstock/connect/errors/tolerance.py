@@ -1,7 +1,8 @@
-"""The failure of a task whose `errors.tolerance` is none. It crosses processes, and needs no Arrow where it arrives."""
+"""`errors.tolerance`, and the failure of a task that tolerates none. It crosses processes, and needs no Arrow."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from penstock.connect.connector import ConnectError
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
     from penstock.connect.errors.stage import StagedFailure
 
 TOLERANCE: Final = "errors.tolerance"
+
+
+def tolerates_failures(config: Mapping[str, str]) -> bool:
+    return config.get(TOLERANCE, "none").strip() == "all"
 
 
 class ToleranceExceeded(ConnectError):

@@ -19,7 +19,8 @@ import pyarrow as pa
 from penstock.connect.converters.configured import Converters
 from penstock.connect.data.assembly import by_topic, to_groups, to_originals, to_raw
 from penstock.connect.data.records import Failure, RecordGroup
-from penstock.connect.errors.policy import ErrorPolicy
+from penstock.connect.errors.policy import ErrorPolicy, Outcome
+from penstock.connect.errors.retrying import Retrying, retried
 from penstock.connect.errors.stage import SINK_TASK, Stage, StagedFailure
 from penstock.connect.runtime.client_settings import ProducerSettings
 from penstock.connect.runtime.topic_creation import TopicCreation
@@ -57,12 +58,14 @@ class _Steps:
         self._steps = steps
         self._task = task
         self._write_letters = write_letters
+        self._retrying = Retrying(steps.errors.retries)
+        self._converters = retried(steps.converters, self._retrying)
         self.failed = 0
         self.log_lines: list[str] = []
         """For the worker's log (`errors.log.enable`), which tasks do not have."""
 
     def _transformed(self, groups: Sequence[RecordGroup]) -> tuple[list[RecordGroup], list[StagedFailure]]:
-        results = [self._steps.transforms.apply(group) for group in groups]
+        results = [self._steps.transforms.apply(group, self._retrying) for group in groups]
         return (
             [each for result in results for each in result.groups],
             [failure for result in results for failure in result.failures],
@@ -76,11 +79,15 @@ class _Steps:
         if outcome.error is not None:
             for line in outcome.log_lines:
                 logger.error("%s", line)
+            self._write_last(outcome)
             raise outcome.error
         self.log_lines += outcome.log_lines[: _LOG_LINES_MAX - len(self.log_lines)]
         self.failed += outcome.skipped
         if outcome.dead_letters is not None and policy.dead_letter_topic is not None:
             self._write_letters(policy.dead_letter_topic, outcome.dead_letters)
+
+    def _write_last(self, outcome: Outcome) -> None:
+        """The letter of the record that stops the task. One of a source would be aborted with its transaction."""
 
 
 class SinkSteps(_Steps):
@@ -91,7 +98,7 @@ class SinkSteps(_Steps):
         self._letters: TopicWriter | None = None
 
     def to_groups(self, batch: pa.RecordBatch) -> list[RecordGroup]:
-        assembled = to_groups(batch, self._steps.converters)
+        assembled = to_groups(batch, self._converters)
         groups, failures = self._transformed(assembled.groups)
         self._decide([*assembled.failures, *failures], batch)
         return groups
@@ -105,6 +112,12 @@ class SinkSteps(_Steps):
         if self._letters is not None:
             self._letters.flush()
         return self.failed
+
+    def _write_last(self, outcome: Outcome) -> None:
+        topic = self._steps.errors.dead_letter_topic
+        if outcome.dead_letters is not None and topic is not None:
+            self._write_letters(topic, outcome.dead_letters)
+            self.finish()
 
     def _write_letter(self, topic: str, letters: pa.RecordBatch) -> None:
         if self._letters is None:
@@ -125,9 +138,9 @@ class SourceSteps(_Steps):
     def to_topics(self, read: Sequence[RecordGroup]) -> list[str]:
         """Transforms, converts and writes records in the order of their `rows`. Returns the topics that got some."""
         groups, failures = self._transformed(read)
-        raw = to_raw(groups, self._steps.converters)
+        raw = to_raw(groups, self._converters)
         if failures or raw.failures:
-            self._decide([*failures, *raw.failures], to_originals(read, self._steps.converters))
+            self._decide([*failures, *raw.failures], to_originals(read, self._converters))
         if raw.records.num_rows == 0:
             return []
         topics = by_topic(raw.records)

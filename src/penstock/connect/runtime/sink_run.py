@@ -24,11 +24,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.connect.config.definition import ConfigException
-from penstock.connect.connector import Batch, ConnectError, RetriableError, SinkConnector
+from penstock.connect.connector import Batch, BatchRefused, ConnectError, RetriableError, SinkConnector
+from penstock.connect.data.records import Failure
 from penstock.connect.runtime.client_settings import ConsumerSettings
 from penstock.connect.runtime.record_steps import RecordSteps
 from penstock.connect.runtime.sink_plan import Positions, next_ranges, share_out, start_positions
-from penstock.connect.runtime.sink_task import SinkTask, SinkTaskResult, run_sink_task
+from penstock.connect.runtime.sink_task import SinkTask, SinkTaskResult, refuse_late, run_sink_task
 from penstock.connect.runtime.spark_jobs import SparkJobs, TaskFailed
 from penstock.core.errors import UnknownTopic
 from penstock.core.guarantee import Guarantee
@@ -234,11 +235,35 @@ class _Loop:
     def _move(self, ranges: Sequence[OffsetRange], ends: Positions) -> None:
         sink = self._sink
         batch = Batch({each.topic_partition: (each.start_offset, each.end_offset) for each in ranges})
+        failed = 0
         if sink.guarantee == "at_most_once":
             self._commit_group(batch)
             crash_points.reached("connect.sink_after_offsets")
+        results = self._run_job(ranges)
+        crash_points.reached("connect.sink_before_commit")
+        try:
+            self._commit(results, batch)
+        except BatchRefused:
+            results = self._run_job(ranges, keeps_places=True)
+            failed = self._commit_refusing(results, batch)
+        self._positions.update(batch.end_offsets)
+        records, size = sum(each.records for each in results), sum(each.bytes for each in results)
+        if records:
+            self._record_bytes = size / records
+        sink.moved(
+            SinkProgress(
+                records,
+                size,
+                sum(each.failed for each in results) + failed,
+                rows_between(self._positions, ends),
+                sorted({partition.topic for partition in batch.ranges}),
+            )
+        )
+
+    def _run_job(self, ranges: Sequence[OffsetRange], *, keeps_places: bool = False) -> list[SinkTaskResult]:
+        sink = self._sink
         tasks = [
-            SinkTask(number, sink.connector, sink.guarantee, sink.settings, share, sink.steps)
+            SinkTask(number, sink.connector, sink.guarantee, sink.settings, share, sink.steps, keeps_places)
             for number, share in enumerate(share_out(ranges, sink.task_count))
         ]
         begun_s = time.monotonic()
@@ -251,21 +276,26 @@ class _Loop:
         self._spark_s = time.monotonic() - begun_s - max(each.seconds for each in results)
         for line in (line for each in results for line in each.log_lines):
             logger.error("%s", line)
-        crash_points.reached("connect.sink_before_commit")
-        self._commit(results, batch)
-        self._positions.update(batch.end_offsets)
-        records, size = sum(each.records for each in results), sum(each.bytes for each in results)
-        if records:
-            self._record_bytes = size / records
-        sink.moved(
-            SinkProgress(
-                records,
-                size,
-                sum(each.failed for each in results),
-                rows_between(self._positions, ends),
-                sorted({partition.topic for partition in batch.ranges}),
-            )
-        )
+        return results
+
+    def _commit_refusing(self, results: Sequence[SinkTaskResult], batch: Batch) -> int:
+        """Returns how many records the outside system has refused."""
+        failed = 0
+
+        def refuse(task: int, failures: Sequence[Failure]) -> None:
+            nonlocal failed
+            places = results[task].places
+            assert places is not None
+            steps = self._sink.steps.of_sink(task)
+            try:
+                refuse_late(self._sink.settings, places, steps, failures)
+            finally:
+                for line in steps.log_lines:
+                    logger.error("%s", line)
+            failed += steps.failed
+
+        self._commit(results, Batch(batch.ranges, refuse))
+        return failed
 
     def _commit(self, results: Sequence[SinkTaskResult], batch: Batch) -> None:
         sink = self._sink

@@ -2,7 +2,9 @@
 
 It must not know positions: the driver plans, and commits what tasks have finished.
 
-Invariant: `finish` has returned, and all dead letters are acknowledged, before a result exists.
+Invariants:
+- `finish` has returned, and all dead letters are acknowledged, before a result exists.
+- `rows` of groups number the records of a task, so that their order is known over all of its batches.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.connect.connector import SinkConnector
+from penstock.connect.data.records import Failure
 from penstock.connect.runtime.client_settings import ConsumerSettings
-from penstock.connect.runtime.record_steps import RecordSteps
+from penstock.connect.runtime.record_steps import RecordSteps, SinkSteps
+from penstock.connect.runtime.refused_records import RecordPlaces, numbered, of_batch, records_again
 from penstock.connect.runtime.topic_reading import read_ranges
 from penstock.core.guarantee import Guarantee
 from penstock.pipeline import crash_points
@@ -29,6 +33,8 @@ class SinkTask:
     settings: ConsumerSettings
     ranges: Sequence[OffsetRange]
     steps: RecordSteps
+    keeps_places: bool = False
+    """The result says where records were: the commit may refuse some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +47,41 @@ class SinkTaskResult:
     failed: int = 0
     seconds: float = 0.0
     log_lines: Sequence[str] = ()
+    places: RecordPlaces | None = None
 
 
 def run_sink_task(task: SinkTask) -> SinkTaskResult:
     begun_s = time.monotonic()
     writer = task.connector.open_writer(task.number, task.guarantee)
-    records = size = 0
+    size = 0
+    places = RecordPlaces()
     try:
         steps = task.steps.of_sink(task.number)
+        writer.refuse = lambda failures: refuse_late(task.settings, places, steps, failures)
         for batch in read_ranges(task.settings, task.ranges):
-            records += batch.num_rows
+            first = places.count
+            places.add(batch)
             size += batch.nbytes
             for group in steps.to_groups(batch):
-                failures = writer.put(group)
+                failures = writer.put(numbered(group, first))
                 if failures:
-                    steps.refused(batch, failures)
-        failed = steps.finish()
+                    steps.refused(batch, of_batch(failures, first))
+        steps.finish()
         outcome = writer.finish()
+        failed = steps.failed
         crash_points.reached("connect.sink_task_written")
     except BaseException:
         writer.abandon()
         raise
-    return SinkTaskResult(outcome, records, size, failed, time.monotonic() - begun_s, steps.log_lines)
+    seconds = time.monotonic() - begun_s
+    kept = places if task.keeps_places else None
+    return SinkTaskResult(outcome, places.count, size, failed, seconds, steps.log_lines, kept)
+
+
+def refuse_late(
+    settings: ConsumerSettings, places: RecordPlaces, steps: SinkSteps, failures: Sequence[Failure]
+) -> None:
+    """Of records that were put before. Their letters are acknowledged when it returns."""
+    rows = sorted({row for failure in failures for row in failure.rows})
+    steps.refused(records_again(settings, places, rows), failures)
+    steps.finish()

@@ -19,13 +19,17 @@ import pyarrow.compute as pc
 
 from penstock.connect.config.definition import ConfigDef, ConfigException, ConfigKey, ConfigType, Importance
 from penstock.connect.config.parsing import invalid, parse_value
-from penstock.connect.data.records import RecordGroup
+from penstock.connect.connector import RetriableError
+from penstock.connect.data.records import RecordGroup, StepResult
+from penstock.connect.errors.retries import RetryPolicy
+from penstock.connect.errors.retrying import Retrying, failure_of
 from penstock.connect.errors.stage import Stage, StagedFailure
 from penstock.connect.transforms.kinds import KINDS
 from penstock.connect.transforms.parts import split
 from penstock.connect.transforms.properties import list_text
 from penstock.connect.transforms.transform import Predicate, Transform
 
+NO_RETRIES = Retrying(RetryPolicy())
 Find = Callable[[str, Mapping[str, str]], tuple[str, Any]]
 """Resolves a class name or an alias, in a table of kinds, to the Java name and the Python class. Raises KeyError."""
 
@@ -66,7 +70,7 @@ class Step:
     predicate: Predicate | None = None
     negate: bool = False
 
-    def apply(self, group: RecordGroup) -> ChainResult:
+    def apply(self, group: RecordGroup, retrying: Retrying = NO_RETRIES) -> ChainResult:
         passed_by: RecordGroup | None = None
         chosen: RecordGroup | None = group
         if self.predicate is not None and len(group):
@@ -75,7 +79,11 @@ class Step:
         groups = [] if passed_by is None else [passed_by]
         if chosen is None:
             return ChainResult(groups)
-        result = self.transform.apply(chosen)
+        transformed = chosen
+        try:
+            result = retrying(lambda: self.transform.apply(transformed))
+        except RetriableError as error:
+            result = StepResult((), (failure_of(chosen.rows.to_pylist(), error),))
         groups += [each for each in result.groups if len(each)]
         failures = [StagedFailure(Stage.TRANSFORMATION, self.java_class, failure) for failure in result.failures]
         return ChainResult(groups, failures)
@@ -85,11 +93,11 @@ class Step:
 class TransformChain:
     steps: tuple[Step, ...] = ()
 
-    def apply(self, group: RecordGroup) -> ChainResult:
+    def apply(self, group: RecordGroup, retrying: Retrying = NO_RETRIES) -> ChainResult:
         groups: Sequence[RecordGroup] = (group,)
         failures: list[StagedFailure] = []
         for step in self.steps:
-            results = [step.apply(each) for each in groups]
+            results = [step.apply(each, retrying) for each in groups]
             groups = [each for result in results for each in result.groups]
             failures += [failure for result in results for failure in result.failures]
         return ChainResult(groups, failures)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.connect.config.definition import ConfigDef, ConfigException, ConfigKey, ConfigType, Importance
 from penstock.connect.config.parsing import invalid, parse
+from penstock.connect.connector import RetriableError
 from penstock.connect.data.records import Column, RecordGroup, StepResult
 from penstock.connect.transforms.java.values import CONNECT_EXCEPTION
 from penstock.connect.transforms.parts import PartTransform, RecordError, all_failed, merge
@@ -191,6 +192,8 @@ class Python(PartTransform):
         function = self._function()
         try:
             result = function(to_table(group))
+        except RetriableError:
+            raise
         except Exception as error:  # whatever a user's function raises is a failure of its records
             raise RecordError(f"{self._name}: {type(error).__name__}: {error}", CONNECT_EXCEPTION) from error
         return StepResult((from_table(group, self._checked(result, len(group))),))

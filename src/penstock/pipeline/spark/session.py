@@ -223,6 +223,7 @@ class _LocalRuntime:
         nothing to finish: one that is still importing does not look at its pipe, and need not be waited for.
         """
         global _running  # noqa: PLW0603 (one per process, as py4j's gateway is)
+        atexit.unregister(self.end)  # once is enough: the making of an archive takes minutes
         if _running is self:
             _running = None
         if not self.is_used:  # and so has nothing to finish, nor does it look at its pipe yet
@@ -348,7 +349,6 @@ def end_jvm() -> None:
     if _running is None:
         return
     runtime = _running
-    atexit.unregister(runtime.end)
     runtime.end()
     runtime.jvm.process.wait(_JVM_EXIT_TIMEOUT_S)
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from penstock.connect.connector import Batch, SinkConnector, SinkWriter
+import pyarrow.compute as pc
+
+from penstock.connect.connector import Batch, BatchRefused, SinkConnector, SinkWriter
 from penstock.connect.data.records import Failure
 from penstock.core.guarantee import Guarantee
 from penstock.core.ids import TopicPartition
@@ -96,15 +98,25 @@ class SinkWorker:
         if self._guarantee == "at_most_once":
             self._topic.offsets.update(batch.end_offsets)
         _die(crash, CrashPoint.BEFORE_JOB)
+        outcomes = self._run_job(batch, crash)
+        _die(crash, CrashPoint.BEFORE_COMMIT)
+        try:
+            self.connector.commit(outcomes, batch)
+        except BatchRefused:
+            shares = self.shares(batch)
+            outcomes = self._run_job(batch, crash)
+            refusing = Batch(batch.ranges, lambda task, failures: self._report(shares[task], failures))
+            self.connector.commit(outcomes, refusing)
+        _die(crash, CrashPoint.BEFORE_GROUP_COMMIT)
+        if self._guarantee != "at_most_once":
+            self._topic.offsets.update(batch.end_offsets)
+
+    def _run_job(self, batch: Batch, crash: CrashPoint | None) -> list[Any]:
         outcomes = []
         for task, share in enumerate(self.shares(batch)):
             outcomes.append(self.run_task(task, share, crash))
             _die(crash, CrashPoint.ONE_TASK_FINISHED)
-        _die(crash, CrashPoint.BEFORE_COMMIT)
-        self.connector.commit(outcomes, batch)
-        _die(crash, CrashPoint.BEFORE_GROUP_COMMIT)
-        if self._guarantee != "at_most_once":
-            self._topic.offsets.update(batch.end_offsets)
+        return outcomes
 
     def drain(self, records_max: int) -> None:
         while (batch := self.next_batch(records_max)).ranges:
@@ -121,19 +133,33 @@ class SinkWorker:
 
     def run_task(self, task: int, share: Batch, crash: CrashPoint | None = None) -> Any:
         writer = self.open_writer(task)
+        writer.refuse = lambda failures: self._report(share, failures)
         self.put(writer, share, crash)
         return pickle.loads(pickle.dumps(writer.finish()))  # noqa: S301 (our own)
 
     def put(self, writer: SinkWriter, share: Batch, crash: CrashPoint | None = None) -> None:
+        first = 0
         for partition, (start, end) in share.ranges.items():
             for group in groups_of(partition, start, self._topic.records[partition][start:end]):
-                self.failures += [Reported(partition, start, end, failure) for failure in writer.put(group)]
+                numbered = replace(group, rows=pc.add(group.rows, first))
+                self._report(share, writer.put(numbered))
                 if crash is CrashPoint.PUT_FAILED:
                     writer.abandon()
                     raise Crashed
                 if crash is CrashPoint.PUT_KILLED:
                     self.killed.append(writer)
                     raise Crashed
+            first += end - start
+
+    def _report(self, share: Batch, failures: Sequence[Failure]) -> None:
+        """`rows` of a task's records are numbered over all of its ranges."""
+        first = 0
+        for partition, (start, end) in share.ranges.items():
+            for failure in failures:
+                rows = [row - first for row in failure.rows if first <= row < first + end - start]
+                if rows:
+                    self.failures.append(Reported(partition, start, end, replace(failure, rows=rows)))
+            first += end - start
 
     def end_processes(self) -> None:
         """Closes what the end of a process closes; after all that a test looks at."""

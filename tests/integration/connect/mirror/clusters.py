@@ -201,7 +201,7 @@ def contents(servers: str, topic: str) -> list[Found]:
         }
     )
     try:
-        topics = consumer.list_topics(timeout=10).topics
+        topics = consumer.list_topics(timeout=60).topics
         if topic not in topics:
             return []
         partitions = topics[topic].partitions

@@ -195,7 +195,7 @@ class Client:
     """A TLS client on its own thread's socket; the broker runs on the test's loop."""
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
-        raw = socket.create_connection(("127.0.0.1", port), timeout=10)
+        raw = socket.create_connection(("127.0.0.1", port), timeout=60)
         try:
             self.socket = context.wrap_socket(raw, server_hostname="localhost")
         except BaseException:
@@ -447,7 +447,7 @@ def test_a_client_that_ends_tls_is_let_go(authority: Authority, tmp_path: Path) 
 
 def test_a_plain_client_is_turned_away(authority: Authority, tmp_path: Path) -> None:
     def talk(port: int) -> bytes:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as plain:
             plain.sendall(framed(encode_request(MetadataRequest(topics=None), 9, 1)))
             try:
                 return plain.recv(100)
@@ -483,7 +483,7 @@ def test_a_client_that_is_muted_while_its_connection_is_about_to_read_on_stays_m
             await asyncio.to_thread(client.receive, 3, 9)
         connection._unmute = None
         connection._resume_reading()
-        client.socket.settimeout(10)
+        client.socket.settimeout(60)
         assert (await asyncio.to_thread(client.receive, 3, 9)).topics[0].name == "orders"
         client.socket.close()
 
@@ -541,7 +541,7 @@ def client_hello(context: ssl.SSLContext) -> bytes:
 
 def begun_handshake(port: int, context: ssl.SSLContext) -> socket.socket:
     """A client that begins a handshake and stops. The broker has answered when this returns."""
-    stopped = socket.create_connection(("127.0.0.1", port), timeout=10)
+    stopped = socket.create_connection(("127.0.0.1", port), timeout=60)
     stopped.sendall(client_hello(context))
     assert stopped.recv(1)
     return stopped
@@ -566,7 +566,7 @@ def test_handshakes_in_flight_are_bounded(
         stopped = await asyncio.to_thread(begun_handshake, broker.port, context)
         waiting = asyncio.get_running_loop().run_in_executor(None, one_request, broker.port, context)
         await becomes_true(lambda: len(broker.slots._waiting) == 1)
-        third = socket.create_connection(("127.0.0.1", broker.port), timeout=10)
+        third = socket.create_connection(("127.0.0.1", broker.port), timeout=60)
         third.sendall(client_hello(context))
         assert await asyncio.to_thread(third.recv, 1) == b"", "there is no room to wait"
         third.close()
@@ -625,7 +625,7 @@ def test_a_handshake_that_ends_in_its_first_record_takes_no_place(
     hello = client_hello(context)
 
     def in_pieces(port: int, piece_bytes: int) -> bytes:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             for start in range(0, len(hello), piece_bytes):
                 client.sendall(hello[start : start + piece_bytes])
             return client.recv(1)
@@ -650,7 +650,7 @@ def test_a_connection_that_says_nothing_is_closed_in_the_end(
     monkeypatch.setattr(limits, "TLS_HANDSHAKE_TIMEOUT_S", 0.05)
 
     async def scenario(broker: Broker) -> None:
-        with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as silent:
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as silent:
             assert await asyncio.to_thread(silent.recv, 1) == b""
         await becomes_true(lambda: not broker.connections)
 

@@ -14,7 +14,7 @@ from penstock.connect.connector import ConnectError
 from penstock.connect.herder.herder import ConnectorType, ConnectRestError, Plugin
 from penstock.connect.runtime.runner import Execution, Report, SinkOffsets, SourceOffsets, State
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def eventually(condition: Any, timeout_s: float = PATIENCE_S, *, pause_s: float = 0.005) -> Any:

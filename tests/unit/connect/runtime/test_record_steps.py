@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -97,3 +97,51 @@ def test_a_tolerated_record_becomes_a_dead_letter_and_the_others_go_on() -> None
     assert said["__connect.errors.connector.name"] == b"tail"
     assert said["__connect.errors.task.id"] == b"3"
     assert said["__connect.errors.stage"] == b"VALUE_CONVERTER"
+
+
+class Letters:
+    """Stands in for the writer of a sink's letters."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, bytes | None]] = []
+        self.acknowledged = 0
+
+    def write(self, topic: str, letters: pa.RecordBatch) -> None:
+        self.written += [(topic, value) for value in letters.column("value").to_pylist()]
+
+    def flush(self) -> None:
+        self.acknowledged = len(self.written)
+
+
+def read_batch(values: list[bytes]) -> pa.RecordBatch:
+    count = len(values)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.nulls(count, pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.repeat("numbers", count),
+            pa.repeat(pa.scalar(0, pa.int32()), count),
+            pa.array(range(count), pa.int64()),
+            pa.repeat(pa.scalar(1000, pa.int64()), count).cast(pa.timestamp("ms", tz="UTC")),
+        ],
+        names=["key", "value", "topic", "partition", "offset", "timestamp"],
+    )
+
+
+def test_a_sink_writes_the_letter_of_the_record_that_stops_it() -> None:
+    """As Kafka Connect reports a failure before it looks at errors.tolerance."""
+    letters = Letters()
+    steps = steps_of({**INTEGERS, **TOLERANT, "errors.tolerance": "none"}).of_sink(0)
+    steps._letters = cast("Any", letters)
+    with pytest.raises(ToleranceExceeded, match="offset 1"):
+        steps.to_groups(read_batch([b"\0\0\0\7", b"bad", b"too bad"]))
+    assert letters.written == [("letters", b"bad")]
+    assert letters.acknowledged == 1
+
+
+def test_a_source_writes_no_letter_that_its_transaction_would_abort() -> None:
+    written = Written()
+    steps = steps_of({**INTEGERS, **TOLERANT, "errors.tolerance": "none"}).of_source(0, written)
+    with pytest.raises(ToleranceExceeded):
+        steps.to_topics([group([0], ["bad"], STRING)])
+    assert written.values == []

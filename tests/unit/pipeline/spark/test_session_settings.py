@@ -124,7 +124,8 @@ FAKE_JAVA = """#!/bin/sh
 for argument in "$@"; do
   case "$argument" in -XX:SharedArchiveFile=*) exit 134;; esac
 done
-printf '\\000\\000\\004\\322\\000\\000\\000\\006secret' > "$_PYSPARK_DRIVER_CONN_INFO_PATH"
+printf '\\000\\000\\004\\322\\000\\000\\000\\006secret' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.new"
+mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.new" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
 cat > /dev/null
 """
 
@@ -150,8 +151,8 @@ def test_an_archive_that_java_dies_of_does_not_break_a_start(tmp_path: Path, mon
         assert not archive.exists()
     finally:
         runtime.end()
-        runtime.zygote.wait(30)  # `end` does not wait long for one that is still importing
-    assert runtime.jvm.process.returncode == 0
+        runtime.zygote.wait(60)  # `end` waits long neither for one that is still importing, nor for a slow machine
+    assert runtime.jvm.process.wait(60) == 0
     assert not runtime.directory.exists()
 
 

@@ -9,22 +9,25 @@ Invariant: no message holds a password or a row.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from penstock.connect.connector import ConnectError, RetriableError
+from penstock.connect.data.records import CONNECT_ERRORS, Failure
 from penstock.pipeline.sinks.table.errors import (
     DatabaseAccessDenied,
     DatabaseFull,
     DatabaseNotWritable,
     DatabaseUnavailable,
     Fenced,
+    RowRefused,
     StagingLost,
     TableSinkError,
 )
 
 Result = TypeVar("Result")
+CONNECT_EXCEPTION: Final = f"{CONNECT_ERRORS}.ConnectException"
 _REMEDIES: Final[dict[type[TableSinkError], str]] = {
     DatabaseAccessDenied: "check connection.user, connection.password and what the user may do",
     DatabaseNotWritable: "correct connection.url, or create the directory and make it writable",
@@ -43,6 +46,11 @@ def of_connector(error: TableSinkError, remedy: str | None = None) -> RetriableE
     if isinstance(error, Fenced):
         return ConnectError(error.reason)
     return ConnectError(f"{error.reason}; {remedy or _REMEDIES.get(type(error), _DEFAULT_REMEDY)}")
+
+
+def record_failure(rows: Sequence[int], refusal: RowRefused) -> Failure:
+    """Records that a database refuses, for dead letters."""
+    return Failure(rows, refusal.reason, CONNECT_EXCEPTION)
 
 
 @contextmanager

@@ -37,6 +37,10 @@ class TableRefused(TableSinkError):
     condition = "PENSTOCK_SINK_REFUSED"
 
 
+class RowRefused(TableRefused):
+    """A row, and not the table: it breaks a constraint, or a value does not fit its column."""
+
+
 class DatabaseAccessDenied(TableSinkError):
     """The database refuses the user, the password or the operation."""
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 
-from penstock.connect.connector import Batch, SinkConnector
+from penstock.connect.connector import Batch, BatchRefused, SinkConnector
 from penstock.connect.data.records import Column, Failure, RecordGroup
 from penstock.connect.data.schema import Schema
 from penstock.core.guarantee import Guarantee
@@ -88,6 +88,7 @@ def staged(connector: SinkConnector, groups: Sequence[RecordGroup], task: int = 
     guarantee: Guarantee = copy.config.get("guarantee", "at_least_once")
     writer = copy.open_writer(task, guarantee)
     failures: list[Failure] = []
+    writer.refuse = failures.extend
     for each in groups:
         failures += writer.put(each)
     return pickle.loads(pickle.dumps(writer.finish())), failures
@@ -99,8 +100,13 @@ def batch(start: int, end: int, topic: str = "orders") -> Batch:
 
 def write(connector: SinkConnector, *groups: RecordGroup, end: int | None = None, start: int = 0) -> list[Failure]:
     """One batch of one task, from its rows to its commit."""
+    moved = batch(start, end if end is not None else start + sum(map(len, groups)))
     result, failures = staged(connector, groups)
-    connector.commit([result], batch(start, end if end is not None else start + sum(map(len, groups))))
+    try:
+        connector.commit([result], moved)
+    except BatchRefused:
+        result, failures = staged(connector, groups)
+        connector.commit([result], Batch(moved.ranges, lambda _task, refused: failures.extend(refused)))
     return failures
 
 

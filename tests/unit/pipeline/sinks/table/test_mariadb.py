@@ -124,7 +124,7 @@ def test_a_deadlock_and_a_killed_session_may_pass(server: MariaDbServer) -> None
             with database.transaction():
                 for number in ids:
                     database.query(f"SELECT * FROM locks WHERE id = {number} FOR UPDATE")
-                    barrier.wait(5)
+                    barrier.wait(60)
         except TableSinkError as failure:
             failures.append(failure)
             barrier.abort()
@@ -136,7 +136,7 @@ def test_a_deadlock_and_a_killed_session_may_pass(server: MariaDbServer) -> None
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
     assert [type(failure) for failure in failures] == [DatabaseUnavailable]
     assert "Deadlock found" in str(failures[0])
     second.execute(f"KILL CONNECTION {first.session_id}")

@@ -165,6 +165,12 @@ class JdbcDialect(ABC):
     def load_session_table(self, database: Database, name: str, columns: Sequence[StagedColumn], rows: pa.Table) -> str:
         """Inside a transaction, which it does not end: a table of the session with these rows; its name for SQL."""
 
+    def copy_to_session_table(self, database: Database, name: str, query: str) -> str:
+        """Inside a transaction, which it does not end: a table of the session with the result of a query."""
+        quoted = self.base.quoted(name)
+        database.execute(f"CREATE TEMPORARY TABLE {quoted} AS {query}")
+        return quoted
+
     def drop_session_table(self, database: Database, table: str) -> None:
         """Inside a transaction, which it does not end; `table` as `load_session_table` has named it."""
         database.execute(f"DROP TABLE {table}")

@@ -194,6 +194,11 @@ class PostgresJdbcDialect(JdbcDialect):
         database.ingest(name, with_staging_names(rows), temporary=True)
         return f"pg_temp.{quoted}"
 
+    def copy_to_session_table(self, database: Database, name: str, query: str) -> str:
+        quoted = self.base.quoted(name)
+        database.execute(f"CREATE TEMPORARY TABLE {quoted} ON COMMIT DROP AS {query}")
+        return f"pg_temp.{quoted}"
+
     def drop_session_table(self, database: Database, table: str) -> None:
         """The end of the transaction does it."""
 

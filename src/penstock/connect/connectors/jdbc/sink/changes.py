@@ -37,31 +37,41 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one shape. `order` is their place among the records of the task, `key` the values of the key."""
+    """Rows of one shape. `order` is their place among the records of the task, `key` the values of the key.
+
+    The last column of `values` is `order` again.
+    """
 
     shape: Shape
     order: pa.Array
     key: tuple[pa.Array, ...]
     values: pa.Table
 
+    def filter(self, mask: pa.Array) -> Rows:
+        key = tuple(each.filter(mask) for each in self.key)
+        return Rows(self.shape, self.order.filter(mask), key, self.values.filter(mask))
 
-def in_order(arrived: Sequence[Rows]) -> list[tuple[Shape, pa.Table]]:
-    """Sets of rows to write one after the other."""
+
+def in_order(arrived: Sequence[Rows], *, every: bool = False) -> list[tuple[Shape, pa.Table]]:
+    """Sets of rows to write one after the other.
+
+    `every`: also records that a later one of the same key and shape replaces. A database may refuse that one.
+    """
     shapes = list(dict.fromkeys(rows.shape for rows in arrived))
     if all(shape.kind == "insert" for shape in shapes) or not arrived[0].key:
         # Rows that are only inserted do not depend on each other.
         return [(shape, _values(arrived, shape)) for shape in shapes]
     order = np.concatenate([np.asarray(rows.order) for rows in arrived])
     codes = _key_codes(arrived)
-    if len(shapes) == 1:
+    if len(shapes) == 1 and not every:
         chosen = _last_of_each(codes, order)
         values = _values(arrived, shapes[0])
         return [(shapes[0], values if len(chosen) == len(order) else values.take(pa.array(np.sort(chosen))))]
-    return _by_phases(arrived, shapes, order, codes)
+    return _by_phases(arrived, shapes, order, codes, every=every)
 
 
 def _by_phases(
-    arrived: Sequence[Rows], shapes: Sequence[Shape], order: _Numbers, codes: _Numbers
+    arrived: Sequence[Rows], shapes: Sequence[Shape], order: _Numbers, codes: _Numbers, *, every: bool
 ) -> list[tuple[Shape, pa.Table]]:
     of_shape = np.concatenate([np.full(len(rows.order), shapes.index(rows.shape)) for rows in arrived])
     # The place of each row among the rows of its shape.
@@ -70,28 +80,26 @@ def _by_phases(
         mine = of_shape == number
         place[mine] = np.arange(mine.sum())
     tables = [_values(arrived, shape) for shape in shapes]
-    phase = _phases(order, codes, of_shape)
+    phase = _phases(order, codes, of_shape, every=every)
+    ranked = np.lexsort((order, of_shape, phase))
+    is_new = (np.diff(phase[ranked]) != 0) | (np.diff(of_shape[ranked]) != 0)
     made = []
-    for current in range(int(phase.max(initial=-1)) + 1):
-        for number, shape in enumerate(shapes):
-            mine = np.flatnonzero((phase == current) & (of_shape == number))
-            if not len(mine):
-                continue
-            if shape.kind == "insert":
-                chosen = mine[np.argsort(order[mine], kind="stable")]
-            else:
-                chosen = mine[_last_of_each(codes[mine], order[mine])]
-            made.append((shape, tables[number].take(pa.array(place[chosen]))))
+    for mine in np.split(ranked, np.flatnonzero(is_new) + 1):
+        number = int(of_shape[mine[0]])
+        shape = shapes[number]
+        chosen = mine if every or shape.kind == "insert" else mine[_last_of_each(codes[mine], order[mine])]
+        made.append((shape, tables[number].take(pa.array(place[chosen]))))
     return made
 
 
-def _phases(order: _Numbers, codes: _Numbers, of_shape: _Numbers) -> _Numbers:
+def _phases(order: _Numbers, codes: _Numbers, of_shape: _Numbers, *, every: bool) -> _Numbers:
+    """`every`: each record of a key is a phase of its own."""
     by_key = np.lexsort((order, codes))
     keys, kinds = codes[by_key], of_shape[by_key]
     is_first = np.ones(len(keys), bool)
     is_first[1:] = keys[1:] != keys[:-1]
     changes = np.zeros(len(keys), np.int64)
-    changes[1:] = (kinds[1:] != kinds[:-1]) & ~is_first[1:]
+    changes[1:] = (every | (kinds[1:] != kinds[:-1])) & ~is_first[1:]
     total = np.cumsum(changes)
     at_first = np.maximum.accumulate(np.where(is_first, np.arange(len(keys)), 0))
     phase = np.empty(len(keys), np.int64)
@@ -101,10 +109,10 @@ def _phases(order: _Numbers, codes: _Numbers, of_shape: _Numbers) -> _Numbers:
 
 def _last_of_each(codes: _Numbers, order: _Numbers) -> _Numbers:
     """Positions of the last row of each key. Rows with equal order (one record became several): the one behind."""
-    by_order = np.argsort(order, kind="stable")
-    last = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
-    last[codes[by_order]] = by_order  # the last assignment stays
-    return last[last >= 0]
+    by_key = np.lexsort((order, codes))
+    is_last = np.ones(len(by_key), bool)
+    is_last[:-1] = np.diff(codes[by_key]) != 0
+    return by_key[is_last]
 
 
 def _key_codes(arrived: Sequence[Rows]) -> _Numbers:

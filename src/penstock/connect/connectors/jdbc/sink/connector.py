@@ -16,18 +16,27 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from penstock.connect.config.definition import ConfigDef, ConfigException
-from penstock.connect.connector import Batch, ConnectError, RetriableError, SinkConnector, SinkWriter
+from penstock.connect.connector import (
+    Batch,
+    BatchRefused,
+    ConnectError,
+    RetriableError,
+    SinkConnector,
+    SinkWriter,
+)
 from penstock.connect.connectors.jdbc.addresses import Address
 from penstock.connect.connectors.jdbc.failures import of_connector, retrying, translated
 from penstock.connect.connectors.jdbc.sink.definition import DEFINITION, SinkSettings, settings
 from penstock.connect.connectors.jdbc.sink.ledger import Ledger
-from penstock.connect.connectors.jdbc.sink.moves import Move, TaskMoves, apply
+from penstock.connect.connectors.jdbc.sink.moves import TaskMoves, apply
+from penstock.connect.connectors.jdbc.sink.refusals import apply_numbered
 from penstock.connect.connectors.jdbc.sink.writer import JdbcSinkWriter
+from penstock.connect.data.records import Failure
 from penstock.core.guarantee import Guarantee
 from penstock.core.ids import TopicPartition
 from penstock.pipeline import crash_points
 from penstock.pipeline.sinks.table.database import Database
-from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied, TableSinkError
+from penstock.pipeline.sinks.table.errors import DatabaseAccessDenied, RowRefused, TableSinkError
 
 
 class JdbcSink(SinkConnector):
@@ -46,6 +55,7 @@ class JdbcSink(SinkConnector):
         self._ledger = Ledger(self.settings.address.dialect, name)
         self._database: Database | None = None
         self._introduced: Database | None = None
+        self._finds_refused = False  # the batch is run again, because the database has refused some of its rows
 
     @classmethod
     def settings_of(cls, config: Mapping[str, str]) -> SinkSettings:
@@ -105,12 +115,17 @@ class JdbcSink(SinkConnector):
         if not self._has_ledger:
             return
         outputs = sorted((result for result in results if isinstance(result, TaskMoves)), key=lambda each: each.task)
-        moves = [move for output in outputs for move in output.moves]
-        with translated():
-            retrying(lambda: self._commit(moves, batch), self.settings.retries_max, self.settings.backoff_ms)
-        self._discard(moves)
+        try:
+            with translated():
+                retrying(lambda: self._commit(outputs, batch), self.settings.retries_max, self.settings.backoff_ms)
+            self._finds_refused = False
+        except BatchRefused:
+            self._finds_refused = True
+            self._discard(outputs)
+            raise
+        self._discard(outputs)
 
-    def _commit(self, moves: Sequence[Move], batch: Batch) -> None:
+    def _commit(self, outputs: Sequence[TaskMoves], batch: Batch) -> None:
         try:
             database = self._connected()
             if self._introduced is not database:
@@ -120,15 +135,29 @@ class JdbcSink(SinkConnector):
                 self._ledger.lock(database, self.run)
                 if self._is_recorded(database, batch):
                     return
-                for move in moves:
-                    apply(self.settings, database, move)
+                for output in outputs:
+                    self._apply(database, output, batch)
                 crash_points.reached("connect.jdbc.before_ledger")
                 self._ledger.record(database, batch.end_offsets)
                 crash_points.reached("connect.jdbc.before_commit")
             crash_points.reached("connect.jdbc.after_commit")
+        except RowRefused as refusal:
+            if not self.settings.tolerates_refusals or self._finds_refused:
+                raise
+            raise BatchRefused(refusal.reason) from None
         except BaseException:
             self.stop()  # the connection has failed, or a transaction may still be open on it
             raise
+
+    def _apply(self, database: Database, output: TaskMoves, batch: Batch) -> None:
+        failures: list[Failure] = []
+        for move in output.moves:
+            if move.is_numbered:
+                failures += apply_numbered(self.settings, database, move)
+            else:
+                apply(self.settings, database, move)
+        if failures:
+            batch.refuse(output.task, failures)
 
     def _is_recorded(self, database: Database, batch: Batch) -> bool:
         there = self._ledger.positions(database)
@@ -158,11 +187,11 @@ class JdbcSink(SinkConnector):
     def _staging_prefix(self) -> str:
         return f"penstock_staging_{zlib.crc32(self.name.encode()):08x}_"
 
-    def _discard(self, moves: Sequence[Move]) -> None:
+    def _discard(self, outputs: Sequence[TaskMoves]) -> None:
         """What cannot be removed now is removed at the next start."""
         address = self.settings.address
         with suppress(TableSinkError):
-            for move in moves:
+            for move in (move for output in outputs for move in output.moves):
                 if move.staged is not None:
                     address.dialect.discard(self._connected(), address.url, move.staged)
 
@@ -173,7 +202,9 @@ class JdbcSink(SinkConnector):
     # In a task
 
     def open_writer(self, task: int, guarantee: Guarantee) -> SinkWriter:
-        return JdbcSinkWriter(self.name, self.settings, task, guarantee, self._staging_prefix)
+        return JdbcSinkWriter(
+            self.name, self.settings, task, guarantee, self._staging_prefix, finds_refused=self._finds_refused
+        )
 
 
 def check_connection(address: Address, timezone: str) -> tuple[ConfigException, ...]:

@@ -21,6 +21,7 @@ from penstock.connect.connectors.jdbc.sink.definition import (
     guarantee_of,
     time_zone,
 )
+from penstock.connect.errors.tolerance import tolerates_failures
 
 _TABLE_FORMAT: Final = "${topic}"
 _POOL: Final[Mapping[str, int]] = {"min_size": 5, "max_size": 32, "acquire_increment": 32, "timeout": 1800}
@@ -171,6 +172,7 @@ def settings(config: Mapping[str, str]) -> SinkSettings:
         backoff_ms=values["flush.retry.delay.ms"],
         guarantee=guarantee_of(config),
         is_debezium=True,
+        tolerates_refusals=tolerates_failures(config),
     )
     for mistake in contradictions(made, "primary.key.mode", "primary.key.fields"):
         raise mistake

@@ -16,6 +16,7 @@ from penstock.connect.config.definition import ConfigDef, ConfigException, Confi
 from penstock.connect.config.parsing import at_least, invalid, non_empty, one_of, parse
 from penstock.connect.connectors.jdbc.addresses import Address, address
 from penstock.connect.connectors.jdbc.table_names import Identifiers, TableName
+from penstock.connect.errors.tolerance import tolerates_failures
 from penstock.core.guarantee import Guarantee
 
 KAFKA_KEY_NAMES: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
@@ -57,6 +58,8 @@ class SinkSettings:
     guarantee: Guarantee = "at_least_once"
     is_debezium: bool = False
     """Records may be Debezium's envelopes, and have its types."""
+    tolerates_refusals: bool = False
+    """Rows that the database refuses are left out; otherwise one of them stops the connector."""
 
     @property
     def identifiers(self) -> Identifiers:
@@ -354,6 +357,7 @@ def settings(config: Mapping[str, str]) -> SinkSettings:
         retries_max=values["max.retries"],
         backoff_ms=values["retry.backoff.ms"],
         guarantee=guarantee_of(config),
+        tolerates_refusals=tolerates_failures(config),
     )
     for mistake in contradictions(made):
         raise mistake

@@ -1,7 +1,8 @@
 """Writes the records of one task: sorts them by table, refuses those that no table takes, writes or stages the rest.
 
 With exactly_once rows are staged, and the driver's commit moves them. Otherwise they are written when the task is
-finished, in one transaction of its own.
+finished, in one transaction of its own. If `errors.tolerance` is all, rows that the database refuses then are found by
+`refusals.py` and handed to `refuse`.
 
 Invariant: nothing reaches a target table before `finish`, so a task that fails leaves its tables as they were.
 """
@@ -29,12 +30,14 @@ from penstock.connect.connectors.jdbc.sink.fields import (
     refused,
 )
 from penstock.connect.connectors.jdbc.sink.moves import Move, TaskMoves, apply, staged_or_inline
+from penstock.connect.connectors.jdbc.sink.refusals import apply_rows, number_column, unloadable_rows, without_numbers
 from penstock.connect.connectors.jdbc.sink.structure import TableStructures
 from penstock.connect.connectors.jdbc.table_names import TableName
 from penstock.connect.data.records import Failure, RecordGroup
 from penstock.core.guarantee import Guarantee
 from penstock.pipeline import crash_points
 from penstock.pipeline.sinks.table.database import Database
+from penstock.pipeline.sinks.table.errors import RowRefused
 
 Result = TypeVar("Result")
 _KINDS: Final[dict[InsertMode, Kind]] = {
@@ -45,13 +48,24 @@ _KINDS: Final[dict[InsertMode, Kind]] = {
 
 
 class JdbcSinkWriter(SinkWriter):
-    def __init__(self, connector: str, settings: SinkSettings, task: int, guarantee: Guarantee, prefix: str) -> None:
+    def __init__(
+        self,
+        connector: str,
+        settings: SinkSettings,
+        task: int,
+        guarantee: Guarantee,
+        prefix: str,
+        *,
+        finds_refused: bool = False,
+    ) -> None:
+        """`finds_refused`: the driver looks for the rows that the database refuses, and needs their numbers."""
         self._connector = connector
         self._settings = settings
         self._dialect = settings.address.dialect
         self._task = task
         self._guarantee = guarantee
         self._prefix = prefix
+        self._finds_refused = finds_refused
         self._database: Database | None = None
         self._structures: TableStructures | None = None
         self._arrived: dict[TableName, list[Rows]] = {}
@@ -109,7 +123,7 @@ class JdbcSinkWriter(SinkWriter):
             return
         key = tuple(field.values(group) for field in fields if field.is_key)
         names = tuple(column.name for column, field in zip(columns, fields, strict=True) if field.is_key)
-        rows = pa.Table.from_arrays(loaded, names=[f"c{number}" for number in range(len(fields))])
+        rows = pa.Table.from_arrays([*loaded, group.rows], names=[f"c{number}" for number in range(len(fields) + 1)])
         self._arrived.setdefault(table, []).append(Rows(Shape(kind, columns, names), group.rows, key, rows))
 
     def _without_null_keys(
@@ -156,30 +170,81 @@ class JdbcSinkWriter(SinkWriter):
         if not any(self._arrived.values()):
             self._close()
             return TaskMoves(self._task, ())
-        unplaced = [
-            (Move(table, shape.kind, shape.columns, shape.key, rows.num_rows), rows)
-            for table, arrived in self._arrived.items()
-            for shape, rows in in_order(arrived)
-        ]
         try:
             with translated():
                 if self._guarantee == "exactly_once":
-                    moves = self._retrying(
-                        lambda: staged_or_inline(self._settings, self._connected(), self._prefix, unplaced)
-                    )
+                    moves = self._placed()
                     crash_points.reached("connect.jdbc.staged")
                     return TaskMoves(self._task, tuple(moves))
                 crash_points.reached("connect.jdbc.before_write")
-                self._retrying(lambda: self._write(unplaced))
+                self._write()
                 crash_points.reached("connect.jdbc.written")
                 return TaskMoves(self._task, ())
         finally:
             self._close()
 
-    def _write(self, unplaced: Sequence[tuple[Move, pa.Table]]) -> None:
+    def _changes(self, *, every: bool = False) -> list[tuple[Move, pa.Table]]:
+        """Sets of rows in their order. Their last column has the numbers of the records."""
+        return [
+            (Move(table, shape.kind, shape.columns, shape.key, rows.num_rows, is_numbered=every), rows)
+            for table, arrived in self._arrived.items()
+            for shape, rows in in_order(arrived, every=every)
+        ]
+
+    def _placed(self) -> list[Move]:
+        if not self._finds_refused:
+            try:
+                return self._retrying(self._place)
+            except RowRefused:
+                if not self._settings.tolerates_refusals:
+                    raise
+        self._retrying(self._drop_unloadable)
+        return self._retrying(self._place)
+
+    def _place(self) -> list[Move]:
+        more = (number_column(self._dialect),) if self._finds_refused else ()
+        unplaced = self._changes(every=self._finds_refused)
+        if not more:
+            unplaced = [(move, without_numbers(rows)) for move, rows in unplaced]
+        return staged_or_inline(self._settings, self._connected(), self._prefix, unplaced, more)
+
+    def _drop_unloadable(self) -> None:
+        failures: list[Failure] = []
+        loadable: dict[TableName, list[Rows]] = {}
+        for table, arrived in self._arrived.items():
+            for rows in arrived:
+                found = unloadable_rows(self._settings, self._connected(), rows.shape.columns, rows.values)
+                refused = pa.array([row for failure in found for row in failure.rows], pa.int64())
+                kept = rows.filter(pc.invert(pc.is_in(rows.order, value_set=refused))) if found else rows
+                failures += found
+                if len(kept.order):
+                    loadable.setdefault(table, []).append(kept)
+        if failures:
+            self.refuse(failures)
+        self._arrived = loadable
+
+    def _write(self) -> None:
+        try:
+            self._retrying(self._write_changes)
+        except RowRefused:
+            if not self._settings.tolerates_refusals:
+                raise
+            self._retrying(self._write_without_refused)
+
+    def _write_without_refused(self) -> None:
+        database = self._connected()
+        failures: list[Failure] = []
+        with database.transaction():
+            for move, rows in self._changes(every=True):
+                failures += apply_rows(self._settings, database, move, rows)
+            if failures:
+                self.refuse(failures)
+
+    def _write_changes(self) -> None:
         database = self._connected()
         with database.transaction():
-            for move, rows in unplaced:
+            for move, numbered in self._changes():
+                rows = without_numbers(numbered)
                 if move.kind == "insert" and all(column.is_same for column in move.columns):
                     named = rows.rename_columns([column.name for column in move.columns])
                     batches = (named.schema, iter(named.to_batches()))

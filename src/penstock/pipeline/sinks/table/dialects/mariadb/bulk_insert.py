@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.pipeline.sinks.table.errors import TableRefused
+from penstock.pipeline.sinks.table.errors import RowRefused
 
 _NULL: Final = "NULL"
 _ROWS_MAX: Final = 10_000  # that are made into text at once
@@ -23,7 +23,7 @@ _ROWS_MAX: Final = 10_000  # that are made into text at once
 def insert_statements(head: str, batch: Any, bytes_max: int) -> Iterator[bytes]:
     """`INSERT INTO t (a, b) VALUES (1, 'x'), ...` for all rows, each statement of at most `bytes_max` bytes.
 
-    `head` is what stands before VALUES. Raises TableRefused for a row that does not fit into a statement.
+    `head` is what stands before VALUES. Raises RowRefused for a row that does not fit into a statement.
     """
     prefix = f"{head} VALUES ".encode()
     for first in range(0, batch.num_rows, _ROWS_MAX):
@@ -35,7 +35,7 @@ def insert_statements(head: str, batch: Any, bytes_max: int) -> Iterator[bytes]:
         while start < len(rows):
             end = int(np.searchsorted(offsets, offsets[start] + room, side="right")) - 1
             if end <= start:
-                raise TableRefused(
+                raise RowRefused(
                     f"a row takes {int(offsets[start + 1] - offsets[start])} bytes, and the server's"
                     f" max_allowed_packet allows {bytes_max}; raise it, or shorten the row in the transform"
                 )
@@ -93,7 +93,7 @@ def _hexadecimal(column: Any) -> Any:
 
 def _require_finite(name: str, column: Any) -> None:
     if pc.all(pc.fill_null(pc.is_finite(column), True)).as_py() is False:
-        raise TableRefused(
+        raise RowRefused(
             f"column '{name}' holds NaN or an infinity, which MariaDB cannot store; replace it in the transform, as in"
             f" nullif({name}, double('NaN'))"
         )

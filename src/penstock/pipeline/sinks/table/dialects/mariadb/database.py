@@ -25,6 +25,7 @@ from penstock.pipeline.sinks.table.errors import (
     DatabaseAccessDenied,
     DatabaseFull,
     DatabaseUnavailable,
+    RowRefused,
     TableRefused,
     TableSinkError,
     one_line,
@@ -62,10 +63,10 @@ _MEANINGS: Final[tuple[tuple[frozenset[int], type[TableSinkError], str], ...]] =
     (frozenset({1290, 1792, 1836}), DatabaseAccessDenied, "the server is read-only; name the one that takes writes"),
     (frozenset({1021, 1114, 1041}), DatabaseFull, _ROOM),
     (frozenset({1049}), TableRefused, "create the database, or correct the URL"),
-    (frozenset({1264, 1265, 1292, 1366, 1406, 1411, 1441, 1525}), TableRefused, _VALUE),
-    (frozenset({1048, 1062, 1216, 1217, 1364, 1451, 1452, 1586, 3819, 4025}), TableRefused, _CONSTRAINT),
+    (frozenset({1264, 1265, 1292, 1366, 1406, 1411, 1441, 1525}), RowRefused, _VALUE),
+    (frozenset({1048, 1062, 1216, 1217, 1364, 1451, 1452, 1586, 3819, 4025}), RowRefused, _CONSTRAINT),
     (frozenset({1054, 1136, 1146, 1932}), TableRefused, _CHANGED),
-    (frozenset({1153}), TableRefused, "raise max_allowed_packet, or shorten the row in the transform"),
+    (frozenset({1153}), RowRefused, "raise max_allowed_packet, or shorten the row in the transform"),
 )
 # Messages that quote a value, which may be anything: only the words around it are shown.
 _QUOTED_VALUE: Final = re.compile(r"(Duplicate entry|value:?) '.*' for (key|column|function)", re.DOTALL)

@@ -18,6 +18,7 @@ from penstock.pipeline.sinks.table.errors import (
     DatabaseAccessDenied,
     DatabaseFull,
     DatabaseUnavailable,
+    RowRefused,
     TableRefused,
     TableSinkError,
     one_line,
@@ -32,9 +33,9 @@ _ZERO_BYTE: Final = "a text holds a zero byte, which PostgreSQL cannot store: re
 # The longest beginning of a SQLSTATE that is listed decides.
 _MEANINGS: Final[dict[str, tuple[type[TableSinkError], str]]] = {
     "08": (DatabaseUnavailable, "tried again"),
-    "22": (TableRefused, _VALUE),
-    "22021": (TableRefused, _ZERO_BYTE),
-    "23": (TableRefused, _CONSTRAINT),
+    "22": (RowRefused, _VALUE),
+    "22021": (RowRefused, _ZERO_BYTE),
+    "23": (RowRefused, _CONSTRAINT),
     "25006": (DatabaseAccessDenied, "the server is read-only; name the one that takes writes"),
     "28": (DatabaseAccessDenied, "check the user and the password of the URL"),
     "3D000": (TableRefused, "create the database, or correct the URL"),

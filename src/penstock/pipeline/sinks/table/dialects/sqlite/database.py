@@ -24,6 +24,7 @@ from penstock.pipeline.sinks.table.errors import (
     DatabaseFull,
     DatabaseNotWritable,
     DatabaseUnavailable,
+    RowRefused,
     TableRefused,
     TableSinkError,
     one_line,
@@ -85,7 +86,7 @@ _MEANINGS: Final[tuple[tuple[tuple[str, ...], type[TableSinkError], str], ...]] 
     ),
     (
         ("constraint failed",),
-        TableRefused,
+        RowRefused,
         "a row breaks a constraint of the table: filter such rows, or change the constraint",
     ),
 )
