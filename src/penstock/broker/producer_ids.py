@@ -67,6 +67,9 @@ class ProducerIds:
             self._block_is_proposed = False
             if error is None:
                 self._next, self._block_end = start, ProducerId(start + PRODUCER_ID_BLOCK)
+            elif error.code == ErrorCode.REQUEST_TIMED_OUT:
+                # As Kafka answers a client while it waits for a block: it asks again.
+                error = BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message)
             waiting, self._waiting = self._waiting, []
             for on_available in waiting:
                 if error is None:

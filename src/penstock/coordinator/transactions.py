@@ -36,6 +36,7 @@ class Transactions:
         self._known: dict[str, Transaction] = {}
         self._open: dict[str, Transaction] = {}  # those in ONGOING, which have a deadline
         self._pending: dict[str, Change] = {}
+        self._taken_over_ms: dict[str, int] = {}  # of those in `_open` that another coordinator began
 
     def __iter__(self) -> Iterator[Transaction]:
         return iter(tuple(self._known.values()))
@@ -64,12 +65,18 @@ class Transactions:
     def restore(self, transactional_id: str, transaction: Transaction | None) -> None:
         """Applies a record of the log; a later record of the same id replaces an earlier one."""
         self._open.pop(transactional_id, None)
+        if transaction is None or transaction.state is not TransactionState.ONGOING:
+            self._taken_over_ms.pop(transactional_id, None)
         if transaction is None:
             self._known.pop(transactional_id, None)
             return
         self._known[transactional_id] = transaction
         if transaction.state is TransactionState.ONGOING:
             self._open[transactional_id] = transaction
+
+    def take_over(self, now_ms: int) -> None:
+        """The open transactions were begun by another coordinator, whose clock may be hours away: count from now."""
+        self._taken_over_ms = dict.fromkeys(self._open, now_ms)
 
     def prepared(self) -> list[Transaction]:
         """Transactions whose outcome is decided but not complete: their markers must be written, possibly again."""
@@ -201,11 +208,7 @@ class Transactions:
     def next_deadline_ms(self) -> int | None:
         """When to call `tick`. A pending change may move it."""
         return min(
-            (
-                open_.start_ms + open_.timeout_ms
-                for open_ in self._open.values()
-                if open_.transactional_id not in self._pending
-            ),
+            (self._deadline_ms(open_) for open_ in self._open.values() if open_.transactional_id not in self._pending),
             default=None,
         )
 
@@ -214,8 +217,11 @@ class Transactions:
         return [
             self._propose(open_.fenced(now_ms))
             for open_ in tuple(self._open.values())
-            if open_.start_ms + open_.timeout_ms <= now_ms and open_.transactional_id not in self._pending
+            if self._deadline_ms(open_) <= now_ms and open_.transactional_id not in self._pending
         ]
+
+    def _deadline_ms(self, open_: Transaction) -> int:
+        return self._taken_over_ms.get(open_.transactional_id, open_.start_ms) + open_.timeout_ms
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[Change]:
         """Removes the transactional ids that were not used for `transactional.id.expiration.ms`."""

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from penstock.core.ids import NO_LEADER_EPOCH
+from penstock.log.batches import MAX_OFFSET
 
 CHECKPOINT_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED_OFFSET: Final = -1
@@ -124,7 +125,12 @@ class LeaderEpochs:
 
 
 def resolve(
-    checkpoint: LeaderEpochs | None, runs: list[EpochRun], log_end_offset: int, *, trust_single_batches: bool
+    checkpoint: LeaderEpochs | None,
+    runs: list[EpochRun],
+    log_end_offset: int,
+    *,
+    trust_single_batches: bool,
+    unflushed_from: int = MAX_OFFSET,
 ) -> LeaderEpochs:
     """The most plausible epochs, given the log's batches and its checkpoint.
 
@@ -132,13 +138,17 @@ def resolve(
     that contradicts the checkpoint is damaged; two consecutive batches with the same epoch mean that the checkpoint is
     damaged. Without a checkpoint, a single batch out of order is damaged. If the checkpoint itself was damaged, other
     data may be too: then single batches are ignored.
+
+    A crash may lose the newest checkpoint and keep the batches that were written after it. From `unflushed_from` on,
+    the offset behind what was flushed before a crash, a batch of a newer epoch is therefore believed.
     """
     resolved = LeaderEpochs()
     runs = _joined(runs)
     for number, run in enumerate(runs):
         epoch = run.epoch
-        if run.batches == 1:
-            following = runs[number + 1].epoch if number + 1 < len(runs) else epoch
+        following = runs[number + 1].epoch if number + 1 < len(runs) else epoch
+        is_unflushed = run.first_offset >= unflushed_from and resolved.latest < epoch <= following
+        if run.batches == 1 and not is_unflushed:
             if checkpoint is not None:
                 epoch = run.checkpoint_epoch
             elif following < epoch or not (trust_single_batches or len(runs) == 1):

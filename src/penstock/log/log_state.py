@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from penstock.log.batches import BatchAnomaly
+from penstock.log.batches import MAX_OFFSET, BatchAnomaly
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage, ReportDamage
 from penstock.log.examination import Examination, adopt, examine, header_runs, mark_wrong_epochs
@@ -35,6 +35,7 @@ class LogState:
         "retired",
         "segments",
         "transaction_index",
+        "unflushed_from",
     )
 
     def __init__(
@@ -51,6 +52,7 @@ class LogState:
         self.epochs_checked = False  # True once all batches were compared with the checkpoint
         self.log_start_offset = 0
         self.log_end_offset = 0
+        self.unflushed_from = MAX_OFFSET  # the recovery point of a log that was opened after a crash
         self.retired: dict[str, int] = {}  # files that wait for their removal, and when it is due
         self._tell_damage = report_damage
         self._reported: set[Damage] = set()
@@ -147,7 +149,13 @@ class LogState:
                 runs += header_runs(segment, self.config, known)
             except BatchAnomaly:
                 runs += examine(segment, self.end_offset_of(number), self.config, known).runs
-        self.epochs = resolve(checkpoint, runs, self.log_end_offset, trust_single_batches=trust_single_batches)
+        self.epochs = resolve(
+            checkpoint,
+            runs,
+            self.log_end_offset,
+            trust_single_batches=trust_single_batches,
+            unflushed_from=self.unflushed_from,
+        )
         self.epochs_checked = True
         if checkpoint is not None and checkpoint.entries != self.epochs.entries:
             size = len(checkpoint.encode())

@@ -45,6 +45,7 @@ def recover(
     is_new = _find_segments(state, names, log_start_offset)
     checkpoint = _load_epochs(state, names)
     state.epochs = checkpoint or LeaderEpochs()
+    state.unflushed_from = MAX_OFFSET if clean_shutdown else recovery_point
     must_roll = False
     derived_end = MAX_OFFSET  # from here on, derived files of segments may be older than their batches
     if not clean_shutdown or not _learn_end(state, recovery_point):

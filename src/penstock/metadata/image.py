@@ -203,9 +203,12 @@ class ClusterImage:
         self.version += 1
 
     def live_broker_changes(self) -> list[BrokerChange]:
-        """The changes of brokers and controller that lead from an empty image to this one, but for `last_broker_epoch`
-        where the broker of that epoch is unregistered."""
+        """The changes of brokers and controller that lead from an empty image to this one."""
         changes: list[BrokerChange] = []
+        if self.last_broker_epoch > max((known.epoch for known in self.known_brokers.values()), default=0):
+            # The broker of the last epoch is unregistered, and its epoch must not be given again.
+            last = BrokerImage(NO_LEADER, {}, epoch=self.last_broker_epoch)
+            changes += (BrokerRegistered(last), BrokerUnregistered(last.broker_id))
         for known in self.known_brokers.values():
             live = self.brokers.get(known.broker_id)
             if live is not None:

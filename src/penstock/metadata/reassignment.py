@@ -35,13 +35,13 @@ def decide_reassignment(
     if not 0 <= index < len(topic.partitions):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {name!r} has no partition {index}.")
     before = topic.partitions[index]
-    rules = ReplicationRules.of(topic, inherited)
+    rules, brokers = ReplicationRules.of(topic, inherited), LiveBrokers.of(image)
     if targets is None:
-        wanted = _cancelled(before, rules)
+        wanted = _cancelled(before, rules, brokers)
     else:
         _check_targets(image, before, targets, may_resize=may_resize)
-        wanted = _begun(before, tuple(BrokerId(target) for target in targets))
-    after = settled(before, LiveBrokers.of(image), rules, wanted=wanted)
+        wanted = _begun(before, tuple(BrokerId(target) for target in targets), brokers)
+    after = settled(before, brokers, rules, wanted=wanted)
     return None if after is None else PartitionChanged(topic.topic_id, after)
 
 
@@ -59,11 +59,11 @@ def settled(
     return after
 
 
-def _begun(before: PartitionImage, targets: tuple[BrokerId, ...]) -> PartitionImage:
+def _begun(before: PartitionImage, targets: tuple[BrokerId, ...], brokers: LiveBrokers) -> PartitionImage:
     """Replicas that an earlier reassignment began to add, and this one does not want, go at once where they may."""
     original = _original(before)
     unwanted = set(before.adding) - set(targets)
-    if not _can_do_without(before, unwanted):
+    if not _can_do_without(before, unwanted, brokers):
         unwanted = set()
     removing = tuple(replica for replica in before.replicas if replica not in targets and replica not in unwanted)
     return replace(
@@ -75,10 +75,10 @@ def _begun(before: PartitionImage, targets: tuple[BrokerId, ...]) -> PartitionIm
     )
 
 
-def _cancelled(before: PartitionImage, rules: ReplicationRules) -> PartitionImage:
+def _cancelled(before: PartitionImage, rules: ReplicationRules, brokers: LiveBrokers) -> PartitionImage:
     if not before.adding and not before.removing:
         raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    if not _can_do_without(before, before.adding) and not rules.unclean_leader_election:
+    if not _can_do_without(before, before.adding, brokers) and not rules.unclean_leader_election:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "None of the replicas that the partition had before the reassignment is in sync; it cannot be cancelled.",
@@ -88,9 +88,9 @@ def _cancelled(before: PartitionImage, rules: ReplicationRules) -> PartitionImag
     return replace(before, replicas=original, isr=isr, adding=(), removing=())
 
 
-def _can_do_without(partition: PartitionImage, replicas: Collection[BrokerId]) -> bool:
-    """Whether another replica is in sync, or another one is eligible where none is in sync."""
-    complete = partition.isr or partition.elr
+def _can_do_without(partition: PartitionImage, replicas: Collection[BrokerId], brokers: LiveBrokers) -> bool:
+    """Whether another live replica is in sync, or another one is eligible where none is."""
+    complete = [replica for replica in partition.isr if replica in brokers.live] or partition.isr + partition.elr
     return not complete or any(replica not in replicas for replica in complete)
 
 

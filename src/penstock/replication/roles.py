@@ -128,7 +128,8 @@ class LeaderState:
 
     def propose_in_sync(self, in_sync: Collection[BrokerId]) -> None:
         """A change is proposed: from now on its replicas count, and those that it leaves out still do."""
-        self._proposed = frozenset(in_sync)
+        earlier = self._proposed or frozenset()  # of unknown outcome
+        self._proposed = earlier.union(in_sync)
         self._count()
 
     def proposal_ended(self) -> int:

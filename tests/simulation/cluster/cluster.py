@@ -29,6 +29,8 @@ class Cluster:
         self.invariants = Invariants(self.truth)
         self.brokers = [Broker(self, broker_id) for broker_id in BROKER_IDS]
         self.clients: list[Client] = []
+        self.is_healed = False
+        """The faults are over: a broker that stops is started again."""
         self._dead: list[BrokerProcess] = []
 
     def client(self, name: str) -> Client:

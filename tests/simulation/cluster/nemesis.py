@@ -61,6 +61,7 @@ class Nemesis:
 
     def heal(self) -> None:
         self.world.note("nemesis: heals everything")
+        self.cluster.is_healed = True
         self.cluster.etcd.come_back()
         self.cluster.network.heal()
         for broker in self.cluster.brokers:

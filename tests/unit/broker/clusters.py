@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from penstock.broker.deferred import Deferred
 from penstock.broker.main import open_node
 from penstock.broker.node import Node
@@ -138,6 +136,7 @@ class Cluster:
     def __init__(self) -> None:
         self.image = ClusterImage("cluster")
         self.nodes: dict[BrokerId, Node] = {}
+        self.failures: list[str] = []  # that would stop a broker
         self.requests: list[tuple[BrokerId, BrokerId, Any]] = []  # between brokers
         self.holds: dict[tuple[BrokerId, type], asyncio.Event] = {}  # requests to a broker that are on their way
         self.stores: dict[BrokerId, SharedStore] = {}
@@ -157,7 +156,7 @@ class Cluster:
             directory,
             store,
             asyncio.get_running_loop(),
-            pytest.fail,
+            self.failures.append,
             clock=clock or SystemClock(),
             entropy=SystemEntropy(),
             metrics=Metrics(),
@@ -275,6 +274,7 @@ class Cluster:
             self.replicate()
             while not condition():
                 await self.turn()
+                assert not self.failures
 
     async def turn(self) -> None:
         """Whatever is on its way goes on."""
@@ -318,3 +318,4 @@ async def cluster_in(
         finally:
             for node in cluster.nodes.values():
                 await node.tasks.close()
+        assert not cluster.failures

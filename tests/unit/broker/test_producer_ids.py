@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.producer_ids import PRODUCER_ID_BLOCK, ProducerIds
-from penstock.core.ids import ProducerId
+from penstock.core.ids import BrokerId, ProducerId
 from penstock.metadata.changes import ProducerIdsAllocated
 from penstock.metadata.store import Decide, OnDecided
+from penstock.metadata.store_local import LocalJournal
 from penstock.protocol.error_codes import BrokerError, ErrorCode
 from tests.clocks import SeededEntropy
 from tests.unit.broker.nodes import must_succeed
@@ -61,6 +62,18 @@ def test_a_block_that_cannot_be_committed_gives_no_ids(tmp_path: Path, monkeypat
     store.close()
 
 
+def test_a_store_that_does_not_answer_is_an_error_that_clients_retry(tmp_path: Path) -> None:
+    class SilentStore(ImmediateStore):
+        def propose(self, decide: Decide, on_decided: OnDecided) -> None:
+            on_decided(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+
+    store = SilentStore(LocalJournal.open(tmp_path, node_id=BrokerId(1), new_uuid=SeededEntropy().uuid))
+    told: list[BrokerError | None] = []
+    ProducerIds(store).when_available(told.append)
+    assert [error and error.code for error in told] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    store.close()
+
+
 class SlowStore(ImmediateStore):
     """Commits when `settle` is called."""
 
@@ -74,7 +87,6 @@ class SlowStore(ImmediateStore):
 
 
 def test_who_waits_for_a_block_shares_it_and_the_rest_wait_for_the_next(tmp_path: Path) -> None:
-    from penstock.metadata.store_local import LocalJournal
 
     store = SlowStore(LocalJournal.open(tmp_path, node_id=1, new_uuid=SeededEntropy().uuid))
     ids = ProducerIds(store)

@@ -268,6 +268,21 @@ def test_while_a_change_is_being_written_others_must_wait(coordinator: Coordinat
     assert coordinator.state.partitions == {A1}
 
 
+def test_a_coordinator_that_takes_over_counts_by_its_own_clock(coordinator: Coordinator) -> None:
+    """Its predecessor's may be hours away: an open transaction would end at once, or hang for hours."""
+    producer = coordinator.init()
+    coordinator.add(producer, A0)
+    for clock_ms in (0, coordinator.now_ms + 3_600_000):
+        successor = Transactions(lambda: 0)
+        successor.restore("t", coordinator.state)
+        successor.take_over(clock_ms)
+        assert successor.next_deadline_ms() == clock_ms + coordinator.state.timeout_ms
+        assert successor.tick(clock_ms + 59_999) == []
+        (change,) = successor.tick(clock_ms + 60_000)
+        successor.committed(change)
+        assert successor.next_deadline_ms() is None
+
+
 def test_a_transaction_that_runs_out_of_time_is_aborted_and_its_producer_fenced(coordinator: Coordinator) -> None:
     producer = coordinator.init(timeout_ms=10_000)
     assert coordinator.table.next_deadline_ms() is None

@@ -87,6 +87,17 @@ class TestSettling:
         checkpoint = LeaderEpochs([(6, 0)])
         assert resolve(checkpoint, [run(2, 6, 0, 5)], 5, trust_single_batches=True).entries == [(2, 0)]
 
+    def test_one_batch_that_was_not_flushed_is_newer_than_the_checkpoint(self) -> None:
+        checkpoint = LeaderEpochs([(2, 0)])
+        runs = [run(2, 2, 0, 5), run(3, 2, 5, 1)]
+        assert resolve(checkpoint, runs, 6, trust_single_batches=True, unflushed_from=5).entries == [(2, 0), (3, 5)]
+        assert resolve(checkpoint, runs, 6, trust_single_batches=True, unflushed_from=6).entries == [(2, 0)]
+
+    def test_one_batch_that_was_not_flushed_is_damaged_if_the_next_has_an_older_epoch(self) -> None:
+        checkpoint = LeaderEpochs([(2, 0)])
+        runs = [run(2, 2, 0, 5), run(66, 2, 5, 1), run(2, 2, 6, 5)]
+        assert resolve(checkpoint, runs, 11, trust_single_batches=True, unflushed_from=0).entries == [(2, 0)]
+
     def test_without_a_checkpoint_the_order_decides(self) -> None:
         runs = [run(0, -1, 0, 5), run(64, -1, 5, 1), run(0, -1, 6, 5), run(1, -1, 11, 1)]
         assert resolve(None, runs, 12, trust_single_batches=True).entries == [(0, 0), (1, 11)]

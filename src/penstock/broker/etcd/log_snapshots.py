@@ -77,7 +77,8 @@ class LogSnapshots:
         name = f"{entry:016d}-{self._incarnation}"
         earlier = self._log.head.snapshot
         try:
-            for index, part in enumerate(list(encode_snapshot(self._log.image))):
+            # A copy, because entries are applied while the parts are written; its values are shared.
+            for index, part in enumerate(encode_snapshot(self._log.image.copy())):
                 await self._store.commit([], [Put(self._keys.snapshot_part(name, index), part)])
         except (StoreUnavailable, StoreRefused) as error:
             logger.info("no snapshot of the metadata was taken: %s", error)

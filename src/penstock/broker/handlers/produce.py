@@ -133,7 +133,8 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
             responses.append(response)
             try:
                 self._stage(topic, data.index, data.records, response)
-            except BrokerError as error:
+            except BrokerError as reason:
+                error = self._unless_fenced(reason)
                 self._refuse(response, error.code, error.message)
                 if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     by_id = self._context.api_version >= TOPIC_IDS_SINCE
@@ -145,6 +146,12 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
                         )
                         for record in error.record_errors
                     ]
+
+    def _unless_fenced(self, error: BrokerError) -> BrokerError:
+        """A leader whose session may have ended does not know what its successor took: it refuses nothing for good."""
+        if self._context.node.replication is None or not self._context.node.is_fenced:
+            return error
+        return BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The session of this broker may have ended.")
 
     def _stage(
         self, topic: TopicProduceData, index: int, records: memoryview | None, response: PartitionProduceResponse

@@ -294,6 +294,8 @@ class TransactionCoordinator:
         return shard
 
     def _shard_loaded(self, index: int, shard: Transactions) -> None:
+        if self._node.replication is not None:
+            shard.take_over(self._node.now_ms())
         self._deadlines.set(str(index), shard.next_deadline_ms())
         self._finish_all(index, shard)
 
@@ -339,6 +341,7 @@ class TransactionCoordinator:
                 self._endings.begin(index, shard, transaction, self._epochs[index])
 
     def _markers_written(self, ending: Ending) -> None:
+        self.log.check_append(ending.index)
         change = ending.shard.markers_written(ending.transaction.transactional_id, self._node.now_ms())
         self._write(ending.index, ending.shard, change, lambda error: ending.tell_client())
 
@@ -357,10 +360,21 @@ class TransactionCoordinator:
 
     def _abort_overdue(self, index: int) -> None:
         shard = self._loads.loaded[index]
+        if not self._may_append(index):
+            self._deadlines.set(str(index), self._node.now_ms() + _RETRY_MS)
+            return
         for change in shard.tick(self._node.now_ms()):
             logger.info("the transaction of %s ran out of time and is aborted", change.transactional_id)
             self._write(index, shard, change, lambda error: None)
         self._deadlines.set(str(index), shard.next_deadline_ms())
+
+    def _may_append(self, index: int) -> bool:
+        """What is due can wait; behind an append that is refused the partition would have to be loaded again."""
+        try:
+            self.log.check_append(index)
+        except BrokerError:
+            return False
+        return True
 
     def _expire_later(self) -> None:
         interval_ms = self._node.config.transaction_remove_expired_transaction_cleanup_interval_ms
@@ -368,6 +382,8 @@ class TransactionCoordinator:
 
     def _expire(self) -> None:
         for index, shard in tuple(self._loads.loaded.items()):
+            if not self._may_append(index):
+                continue
             for change in shard.expire(self._node.now_ms(), self._node.config.transactional_id_expiration_ms):
                 self._write(index, shard, change, lambda error: None)
         self._expire_later()

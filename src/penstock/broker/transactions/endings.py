@@ -23,7 +23,7 @@ from penstock.broker.transactions.markers import Failures, TransactionEnd
 from penstock.coordinator.transaction import ProtocolLevel, Transaction
 from penstock.coordinator.transactions import Transactions
 from penstock.core.ids import TopicPartition
-from penstock.protocol.error_codes import ErrorCode
+from penstock.protocol.error_codes import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -65,7 +65,11 @@ class Ending:
 
 
 class Endings:
-    """Belongs to the event loop. `is_current` knows whether a shard is still the partition's state."""
+    """Belongs to the event loop. `is_current` knows whether a shard is still the partition's state.
+
+    `on_written` is told that every marker is there. It raises BrokerError if that cannot be written now; it is told
+    again later.
+    """
 
     def __init__(
         self, node: Node, is_current: Callable[[int, Transactions], bool], on_written: Callable[[Ending], None]
@@ -128,8 +132,19 @@ class Endings:
             self._attempt_later(_LEADER_RETRY_S if _LEADER_MOVES.issuperset(lasting.values()) else _RETRY_S)
             ending.tell_client()
         else:
-            self._forget(ending)
+            self._complete(ending)
+
+    def _complete(self, ending: Ending) -> None:
+        try:
             self._on_written(ending)
+        except BrokerError as error:
+            logger.debug("the end of %s cannot be written: %s", ending.transaction.transactional_id, error.message)
+            ending.missing = []
+            self._waiting[ending] = None
+            self._attempt_later(_RETRY_S)
+            ending.tell_client()
+        else:
+            self._forget(ending)
 
     def _forget(self, ending: Ending) -> None:
         transactional_id = ending.transaction.transactional_id

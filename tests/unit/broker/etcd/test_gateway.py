@@ -40,13 +40,27 @@ class Server:
     requests: list[tuple[str, dict[str, str], dict[str, object]]] = field(default_factory=list)
     connections: int = 0
     was_asked: asyncio.Event = field(default_factory=asyncio.Event)
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _is_closed: bool = False
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_closed:
+            writer.transport.abort()
+            return
         self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self.tasks.append(task)
+        self._writers.append(writer)
+        self._tasks.append(asyncio.get_running_loop().create_task(self._serve(reader, writer)))
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for writer in self._writers:
+            writer.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
@@ -60,10 +74,8 @@ class Server:
                     await writer.drain()
                 else:
                     await answer(writer)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.transport.abort()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
 
 
 def answer(message: object, status: str = "200 OK") -> bytes:
@@ -78,19 +90,19 @@ def error(code: int, text: str) -> bytes:
 @asynccontextmanager
 async def serving(*answers: Answer) -> AsyncIterator[Server]:
     server = Server(list(answers))
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    listening = await asyncio.start_server(server.connected, "127.0.0.1", 0)
     server.member = Member("127.0.0.1", listening.sockets[0].getsockname()[1])
     try:
         yield server
     finally:
         listening.close()
+        await server.close()
 
 
 @asynccontextmanager
-async def connected(
-    *members: Member, call_timeout_s: float = 20.0, user: str | None = None
-) -> AsyncIterator[EtcdGateway]:
-    gateway = EtcdGateway(members, call_timeout_s=call_timeout_s, user=user, password="secret")
+async def connected(*members: Member, user: str | None = None) -> AsyncIterator[EtcdGateway]:
+    # No test waits for a time: what does not answer is made to.
+    gateway = EtcdGateway(members, call_timeout_s=60, user=user, password="secret")
     try:
         yield gateway
     finally:
@@ -98,7 +110,7 @@ async def connected(
 
 
 async def unused_member() -> Member:
-    listening = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    listening = await asyncio.start_server(lambda reader, writer: writer.transport.abort(), "127.0.0.1", 0)
     port: int = listening.sockets[0].getsockname()[1]
     listening.close()
     await listening.wait_closed()

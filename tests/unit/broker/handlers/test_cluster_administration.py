@@ -49,11 +49,13 @@ def run(directory: Path, scenario: Callable[[Node], None]) -> None:
 
 
 def lose_leader(node: Node, index: int) -> None:
-    """As the image says it when no replica of a partition is available."""
+    """As the image says it when the only replica of a partition is on a broker that is down."""
     topic = node.image.topics[TopicName("orders")]
     partitions = list(topic.partitions)
-    partitions[index] = replace(partitions[index], leader=NO_LEADER)
-    node.image.topics[topic.name] = replace(topic, partitions=tuple(partitions))
+    elsewhere = (BrokerId(2),)
+    partitions[index] = replace(partitions[index], leader=NO_LEADER, replicas=elsewhere, isr=(), elr=elsewhere)
+    changed = replace(topic, partitions=tuple(partitions))
+    node.image.topics[topic.name] = node.image.topics_by_id[topic.topic_id] = changed
 
 
 def test_no_replica_is_on_its_way_to_another_broker(tmp_path: Path) -> None:

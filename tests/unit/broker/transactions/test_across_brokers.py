@@ -349,6 +349,30 @@ def test_a_leader_that_does_not_know_that_it_was_replaced_cannot_take_a_marker(t
     run(tmp_path, scenario)
 
 
+def test_an_end_that_too_few_replicas_can_hold_waits_and_costs_no_load(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        producer = await begin(cluster)
+        assert await produce(cluster, producer, 0) == ErrorCode.NONE
+        shard = cluster.nodes[ONE].transactions._loads.loaded[0]
+        hold = cluster.holds[TWO, WriteTxnMarkersRequest] = asyncio.Event()
+        answer, _ = cluster.begin(ONE, end_request(producer), NEW_END)
+        await cluster.until(lambda: state(cluster, ONE).is_prepared)
+        cluster.change_in_sync(LOG, 0, (ONE,))
+        hold.set()
+        await cluster.until(lambda: answer.done)
+        assert answer.response.error_code == ErrorCode.NONE
+        assert is_ended(cluster, 0)
+        assert state(cluster, ONE) is TransactionState.PREPARE_COMMIT
+        refused = await cluster.ask(ONE, InitProducerIdRequest(transactional_id="other", transaction_timeout_ms=1))
+        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        cluster.change_in_sync(LOG, 0, (ONE, TWO))
+        await cluster.until(lambda: is_complete(cluster, ONE))
+        assert cluster.nodes[ONE].transactions._loads.loaded[0] is shard
+        assert outcomes(cluster, TWO, 0) == [True]
+
+    run(tmp_path, scenario, transaction_state_log_min_isr="2")
+
+
 # A coordinator that moves
 
 
