@@ -5,10 +5,9 @@ and the remedy. Reads no file and no environment itself; the composition root pa
 
 Secrets are refused on the command line, and no error message contains one.
 
-Invariant: a field's name is its configuration's name with dots as underscores; `listeners`, `advertised_listeners`,
-`listener_security`,
-`inter_broker_listener_name`, `log_dirs` and `node_id` are the only fields that more than one name decides, and
-`super_users` is the only one that is parsed further than its type.
+Invariant: a field's name is its configuration's name with dots as underscores. More than one name decides `listeners`,
+`advertised_listeners`, `listener_security`, `inter_broker_listener_name`, `log_dirs`, `node_id` and `metadata_store`
+only; `super_users` alone is parsed further than its type.
 Invariant: `advertised_listeners` has an entry for each of `listeners`, in the same order.
 """
 
@@ -69,7 +68,8 @@ class BrokerConfig:
     ssl_endpoint_identification_algorithm: str
     log_dirs: tuple[str, ...]
     metadata_store: MetadataStoreSettings | None
-
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
     authorizer_class_name: str
     super_users: tuple[str, ...]
     allow_everyone_if_no_acl_found: bool

@@ -1,4 +1,5 @@
-"""Broker settings that only a cluster has: where it keeps its metadata, and the session of a broker. Part of
+"""Broker settings that only a cluster has: where it keeps its metadata, the session of a broker, and
+who leads. Part of
 `BROKER_CONFIGS`.
 
 The names that begin `metadata.store` are Penstock's own: Kafka keeps its metadata in a quorum of controllers.
@@ -32,5 +33,10 @@ CLUSTER_DEFINITIONS: Final = (
             "How long a broker of a cluster stays registered without a heartbeat.", minimum=1000),
     _define("broker.heartbeat.interval.ms", ConfigType.INT, "2000",
             "How often a broker of a cluster keeps its session alive.", minimum=50),
+    _define("auto.leader.rebalance.enable", ConfigType.BOOLEAN, "true",
+            "Whether the controller gives the lead back to preferred replicas that are in sync."),
+    _define("leader.imbalance.check.interval.seconds", ConfigType.LONG, "300",
+            "How often the controller looks for partitions that another replica than the preferred one leads.",
+            minimum=1),
 )
 # fmt: on

@@ -8,11 +8,11 @@ Must not know: requests, timers.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from penstock.core.ids import NO_LEADER, BrokerId, TopicName
 from penstock.metadata.changes import PartitionChanged, PartitionImage, TopicImage
+from penstock.metadata.controller import check_controller
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.partition_state import Election, LiveBrokers, ReplicationRules, next_state
 from penstock.metadata.topic_config import TopicConfig
@@ -44,38 +44,22 @@ def decide_elections(
 
 
 def decide_balance(
-    image: ClusterImage, imbalance_percentage: int, inherited: TopicConfig, *, partitions_max: int
+    image: ClusterImage, broker_id: BrokerId, inherited: TopicConfig, *, partitions_max: int
 ) -> list[PartitionChanged]:
-    """Preferred leaders for the brokers that lead too few of the partitions which prefer them."""
-    preferring: Counter[BrokerId] = Counter()
-    led_by_others: Counter[BrokerId] = Counter()
-    for partition in (partition for topic in image.topics.values() for partition in topic.partitions):
-        preferred = partition.replicas[0]
-        preferring[preferred] += 1
-        led_by_others[preferred] += partition.leader != preferred
-    unbalanced = {
-        broker_id
-        for broker_id, count in preferring.items()
-        if led_by_others[broker_id] * 100 > count * imbalance_percentage
-    }
-    changes: list[PartitionChanged] = []
-    for change in _returns(image, unbalanced, inherited):
-        changes.append(change)
-        if len(changes) == partitions_max:
-            break
-    return changes
-
-
-def _returns(image: ClusterImage, unbalanced: set[BrokerId], inherited: TopicConfig) -> Iterator[PartitionChanged]:
+    """Preferred leaders wherever they are in sync, if the broker is the controller. As many as Kafka's at a time."""
+    check_controller(image, broker_id)
     brokers = LiveBrokers.of(image)
+    changes: list[PartitionChanged] = []
     for topic in image.topics.values():
         for partition in topic.partitions:
-            preferred = partition.replicas[0]
-            # A reassignment is left to end first: its leader may be one that it removes.
-            if preferred in unbalanced and partition.leader != preferred and not partition.adding:
+            # A reassignment is left to end first.
+            if partition.leader != partition.replicas[0] and not partition.adding and not partition.removing:
                 outcome = _outcome(topic, partition, brokers, Election.PREFERRED, inherited)
                 if isinstance(outcome, PartitionChanged):
-                    yield outcome
+                    changes.append(outcome)
+                    if len(changes) == partitions_max:
+                        return changes
+    return changes
 
 
 def _outcome(

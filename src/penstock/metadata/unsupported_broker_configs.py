@@ -14,7 +14,7 @@ from penstock.metadata.broker_config_definitions import BROKER_CONFIGS
 
 _WITHOUT_EFFECT: Final = """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-    auto.leader.rebalance.enable controlled.shutdown.enable
+    controlled.shutdown.enable
     controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
     controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
     controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
@@ -35,7 +35,7 @@ _WITHOUT_EFFECT: Final = """
     group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
     group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
     group.streams.session.timeout.ms initial.broker.registration.timeout.ms kafka.metrics.polling.interval.secs
-    kafka.metrics.reporters leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms metadata.log.dir
+    kafka.metrics.reporters log.dir.failure.timeout.ms metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
     metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
     metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica.alter.log.dirs.threads

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.core.ids import BrokerId, PartitionIndex
 from penstock.metadata import controller
-from penstock.metadata.changes import BrokerGone, ControllerElected, PartitionChanged
+from penstock.metadata.changes import BrokerGone, ControllerElected, PartitionImage
 from penstock.metadata.controller import Controller, decide_candidacy
 from penstock.metadata.elections import decide_balance, decide_elections
 from penstock.metadata.image import ClusterImage
@@ -113,23 +113,24 @@ def test_of_all_partitions_those_that_need_no_election_are_left_out() -> None:
     assert decide_elections(image, None, Election.UNCLEAN, INHERITED) == {}
 
 
-def balanced(image: ClusterImage, percentage: int, partitions_max: int = 100) -> list[PartitionChanged]:
-    return decide_balance(image, percentage, INHERITED, partitions_max=partitions_max)
-
-
-def test_leadership_returns_when_too_much_of_it_is_elsewhere() -> None:
-    image = cluster(state(2, "123"))
-    spread(image, 10)
-    topic = image.topics[ORDERS]
-    led = tuple(replace(each, leader=ONE) for each in topic.partitions[1:])
-    image.topics[ORDERS] = image.topics_by_id[topic.topic_id] = replace(topic, partitions=(topic.partitions[0], *led))
-    assert balanced(image, 10) == []
-    [change] = balanced(image, 9)
-    assert shown(change.partition) == "1/1 isr=123 elr="
-
-
-def test_leadership_returns_to_replicas_in_sync_and_a_bounded_number_at_a_time() -> None:
-    image = cluster(state(2, "123"))
+def test_leadership_returns_to_preferred_replicas_that_are_in_sync() -> None:
+    image = controlled(cluster(state(2, "123")))
     spread(image, 5)
-    assert len(balanced(image, 10, partitions_max=3)) == 3
-    assert balanced(cluster(state(2, "23")), 10) == []
+    assert len(decide_balance(image, ONE, INHERITED, partitions_max=3)) == 3
+    apply(image, decide_balance(image, ONE, INHERITED, partitions_max=100))
+    assert {partition.leader for partition in image.topics[ORDERS].partitions} == {1}
+    assert decide_balance(image, ONE, INHERITED, partitions_max=100) == []
+
+
+@pytest.mark.parametrize(
+    "partition", [state(2, "23"), state(-1, "", elr="1"), state(2, "123", adding="3"), state(2, "123", removing="1")]
+)
+def test_leadership_stays_where_the_preferred_replica_cannot_lead_or_replicas_move(partition: PartitionImage) -> None:
+    image = controlled(cluster(partition, live="23"), TWO)
+    assert decide_balance(image, TWO, INHERITED, partitions_max=100) == []
+
+
+def test_only_the_controller_balances() -> None:
+    with pytest.raises(BrokerError) as refused:
+        decide_balance(cluster(state(2, "123")), ONE, INHERITED, partitions_max=100)
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER

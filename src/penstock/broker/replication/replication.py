@@ -36,6 +36,7 @@ class Replication:
             self._fetchers.follow(partition)
         self._node.tasks.start("in-sync replicas", self.in_sync.watch_lag())
         self._node.tasks.start("controller", self._controller.run())
+        self._node.tasks.start("balance of leaders", self._controller.balance())
 
     def changed(self) -> None:
         """A change of the metadata was committed and carried out."""
