@@ -97,6 +97,8 @@ TLS_WRITE_BYTES_MAX: Final = 64 * 1024
 TLS_READ_BYTES: Final = 256 * 1024
 # How often certificate files and key sets in files are looked at for changes.
 CERTIFICATE_CHECK_S: Final = 5.0
+# How often a broker of a cluster looks whether its session may have ended, to hang up on its clients then.
+SESSION_CHECK_S: Final = 0.25
 # A key set of OAUTHBEARER, and how long its server may take.
 KEY_SET_BYTES_MAX: Final = 1024 * 1024
 KEY_SET_TIMEOUT_S: Final = 10.0

@@ -9,6 +9,9 @@ named by id from version 12 (versions 10 and 11 have the field, and Kafka refuse
 A topic that does not exist is created if the client allows it (always before version 4) and `auto.create.topics.enable`
 is on. Where Kafka answers LEADER_NOT_AVAILABLE until the creation is through, the topic here is ready with the answer.
 The internal topics are left to the coordinators that own them. Versions: 0 to 13.
+
+A broker whose session may have ended hangs up: what it knows may be old, and a client that has no other connection
+would ask it again and again while other brokers lead its partitions.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from penstock.broker.presence import offline_replicas
 from penstock.broker.request_context import RequestContext
 from penstock.broker.topic_creation import CreationResults, create_topics
 from penstock.core.acls import AclOperation
+from penstock.core.errors import ProtocolError
 from penstock.core.ids import ZERO_TOPIC_ID, TopicId, TopicName
 from penstock.metadata.changes import PartitionImage, TopicImage
 from penstock.metadata.image import ClusterImage
@@ -45,6 +49,8 @@ TOPIC_IDS_SINCE: Final = 12
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Deferred:
+    if context.node.is_fenced:
+        raise ProtocolError("the session of this broker may have ended; clients ask another one")
     missing = _to_create(request, context.node, context.access)
     if not missing:
         return _answer(request, context, {})

@@ -37,6 +37,8 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._idle_check: asyncio.TimerHandle | None = None
         self._certificate_check: asyncio.TimerHandle | None = None
+        self._session_check: asyncio.TimerHandle | None = None
+        self._was_fenced = False
         self._tls: list[ListenerTls] = []
         self._token_keys: list[TokenKeys] = []
         self._limits = ConnectionLimits()
@@ -65,6 +67,8 @@ class Server:
             )
         self._schedule_idle_check()
         self._schedule_certificate_check()
+        if self._node.is_clustered:
+            self._check_session()
 
     def _tls_connections(
         self, listener_name: str, traffic: ListenerMetrics, gate: ListenerGate | None, tls: ListenerTls
@@ -107,6 +111,8 @@ class Server:
             self._idle_check.cancel()
         if self._certificate_check is not None:
             self._certificate_check.cancel()
+        if self._session_check is not None:
+            self._session_check.cancel()
         for token_keys in self._token_keys:
             token_keys.close()
         for connection in tuple(self._connections):
@@ -144,6 +150,15 @@ class Server:
         for tls in self._tls:
             tls.reload_if_changed()
         self._schedule_certificate_check()
+
+    def _check_session(self) -> None:
+        """Hangs up when this broker's session may have ended: other brokers answer what clients wait for here."""
+        is_fenced = self._node.is_fenced
+        if is_fenced and not self._was_fenced:
+            for connection in tuple(self._connections):
+                connection.close()
+        self._was_fenced = is_fenced
+        self._session_check = self._node.loop.call_later(limits.SESSION_CHECK_S, self._check_session)
 
     def _close_idle(self) -> None:
         deadline = self._node.loop.time() - self._node.config.connections_max_idle_ms / 1000

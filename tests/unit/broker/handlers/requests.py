@@ -38,6 +38,7 @@ class AdminNode:
         self.store = immediate_store(directory, self.entropy.uuid, cluster_id="test-cluster")
         self.broker_id = BrokerId(1)
         self.quotas = None
+        self.is_fenced = False
         self.offline: set[TopicPartition] = set()
         self._static = BrokerConfig.load(overrides=[f"{name}={value}" for name, value in settings.items()])
         self._use_dynamic_config()

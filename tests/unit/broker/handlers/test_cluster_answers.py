@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from penstock.core.errors import ProtocolError
 from penstock.core.ids import NO_LEADER, BrokerId, LeaderEpoch, TopicName
 from penstock.metadata.changes import ControllerElected, PartitionChanged
 from penstock.protocol.definitions.describe_cluster import DescribeClusterRequest
@@ -56,6 +59,18 @@ def test_metadata_names_the_live_brokers_the_leaders_and_the_replicas_that_are_o
         assert led.offline_replicas == lost.offline_replicas == [THREE]
         assert (lost.error_code, lost.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
         assert lost.leader_epoch == 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_whose_session_may_have_ended_sends_clients_elsewhere(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.stores[ONE].lease_deadline_ms = 0
+        with pytest.raises(ProtocolError, match="clients ask another one"):
+            await cluster.ask(ONE, MetadataRequest())
+        assert (await cluster.ask(TWO, MetadataRequest())).controller_id == TWO
+        cluster.stores[ONE].lease_deadline_ms = 1 << 62
+        assert (await cluster.ask(ONE, MetadataRequest())).controller_id == TWO
 
     run(tmp_path, scenario)
 
