@@ -59,6 +59,7 @@ def role_of(
         start_offset=log.log_end_offset,
         min_in_sync=config.min_insync_replicas,
         partition_epoch=image.partition_epoch,
+        eligible=image.elr,
     )
 
 
@@ -262,7 +263,7 @@ class Partition:
             return
         if image.replicas != leader.replicas:
             leader.change_replicas(image.replicas, now_ms)
-        self.advance_high_watermark(leader.change_in_sync(image.isr, image.partition_epoch))
+        self.advance_high_watermark(leader.change_in_sync(image.isr, image.partition_epoch, image.elr))
         if not leader.has_enough_in_sync:
             self.wake_waiters(0)  # acks=all cannot be kept for now
 

@@ -56,6 +56,7 @@ class LeaderState:
         "_advances_alone",
         "_broker_id",
         "_counted",
+        "_eligible",
         "_end_offset",
         "_may_advance",
         "_min_in_sync",
@@ -81,6 +82,7 @@ class LeaderState:
         start_offset: int = 0,
         min_in_sync: int = 1,
         partition_epoch: int = 0,
+        eligible: Collection[BrokerId] = (),
     ) -> None:
         """`high_watermark` is the last one that is known, `start_offset` the log end offset when this epoch began.
 
@@ -96,6 +98,7 @@ class LeaderState:
         self._progress: dict[BrokerId, FollowerProgress] = {}
         self._min_in_sync = min_in_sync
         self._proposed: frozenset[BrokerId] | None = None
+        self._eligible = frozenset(eligible)
         self.in_sync = frozenset(in_sync)
         self.change_replicas(replicas, now_ms)
 
@@ -111,9 +114,15 @@ class LeaderState:
         }
         return self._count()
 
-    def change_in_sync(self, in_sync: Collection[BrokerId], partition_epoch: int = 0) -> int:
-        """The metadata names other in-sync replicas. Returns the high watermark, which may have advanced."""
+    def change_in_sync(
+        self, in_sync: Collection[BrokerId], partition_epoch: int = 0, eligible: Collection[BrokerId] = ()
+    ) -> int:
+        """The metadata names other in-sync replicas, and those that are eligible to lead beside them (KIP-966).
+
+        Returns the high watermark, which may have advanced.
+        """
         self.in_sync = frozenset(in_sync)
+        self._eligible = frozenset(eligible)
         self.partition_epoch = partition_epoch
         return self._count()
 
@@ -143,7 +152,7 @@ class LeaderState:
     @property
     def has_enough_in_sync(self) -> bool:
         """Whether as many replicas are in sync as `min.insync.replicas` asks for; never more than there are."""
-        return self._may_advance
+        return len(self.in_sync) >= min(self._min_in_sync, len(self.replicas))
 
     # Progress
 
@@ -217,7 +226,9 @@ class LeaderState:
         """Works out which replicas the high watermark depends on."""
         counted = self.in_sync if self._proposed is None else self.in_sync | self._proposed
         self._counted = tuple(self._progress[replica] for replica in counted if replica in self._progress)
-        self._may_advance = len(self.in_sync) >= min(self._min_in_sync, len(self.replicas))
+        # A minimum that was lowered must not commit what an eligible replica lacks, until the controller has taken its
+        # eligibility back.
+        self._may_advance = self.has_enough_in_sync and not self._eligible
         self._advances_alone = self._may_advance and not self._counted
         return self._advance()
 

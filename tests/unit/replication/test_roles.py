@@ -147,6 +147,16 @@ def test_below_the_minimum_of_in_sync_replicas_nothing_is_committed() -> None:
     assert state.follower_fetched(TWO, 13, 3) == 13
 
 
+def test_nothing_is_committed_that_an_eligible_replica_lacks() -> None:
+    """The minimum is lowered, and the controller is slower than the next produce."""
+    state = LeaderState(ONE, LeaderEpoch(5), (ONE, TWO, THREE), (ONE, TWO), 0, now_ms=0, min_in_sync=2)
+    state.change_in_sync((ONE,), 1, eligible=(TWO,))
+    assert state.change_min_in_sync(1) == 0
+    assert state.has_enough_in_sync
+    assert state.appended(20) == 0
+    assert state.change_in_sync((ONE,), 2) == 20
+
+
 def test_a_partition_is_not_asked_for_more_in_sync_replicas_than_it_has() -> None:
     state = LeaderState(ONE, LeaderEpoch(5), (ONE,), (ONE,), 0, now_ms=0, min_in_sync=2)
     assert state.has_enough_in_sync
