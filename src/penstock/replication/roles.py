@@ -62,6 +62,7 @@ class LeaderState:
         "_min_in_sync",
         "_progress",
         "_proposed",
+        "has_enough_in_sync",
         "high_watermark",
         "in_sync",
         "leader_epoch",
@@ -100,6 +101,8 @@ class LeaderState:
         self._proposed: frozenset[BrokerId] | None = None
         self._eligible = frozenset(eligible)
         self.in_sync = frozenset(in_sync)
+        self.has_enough_in_sync = False
+        """Whether as many replicas are in sync as `min.insync.replicas` asks for; never more than there are."""
         self.change_replicas(replicas, now_ms)
 
     # The metadata
@@ -148,11 +151,6 @@ class LeaderState:
         """
         self._proposed = None
         return self._count()
-
-    @property
-    def has_enough_in_sync(self) -> bool:
-        """Whether as many replicas are in sync as `min.insync.replicas` asks for; never more than there are."""
-        return len(self.in_sync) >= min(self._min_in_sync, len(self.replicas))
 
     # Progress
 
@@ -226,6 +224,7 @@ class LeaderState:
         """Works out which replicas the high watermark depends on."""
         counted = self.in_sync if self._proposed is None else self.in_sync | self._proposed
         self._counted = tuple(self._progress[replica] for replica in counted if replica in self._progress)
+        self.has_enough_in_sync = len(self.in_sync) >= min(self._min_in_sync, len(self.replicas))
         # A minimum that was lowered must not commit what an eligible replica lacks, until the controller has taken its
         # eligibility back.
         self._may_advance = self.has_enough_in_sync and not self._eligible
