@@ -110,7 +110,8 @@ def test_init_modules_only_re_export() -> None:
     [
         (
             "penstock.broker.main",
-            "penstock.columns penstock.pipeline confluent_kafka numba numpy pandas pyarrow pyspark",
+            "penstock.columns penstock.pipeline penstock.broker.etcd h11 "
+            "confluent_kafka numba numpy pandas pyarrow pyspark",
         ),
         ("penstock.wire.client", "penstock.client penstock.broker confluent_kafka numba numpy pandas pyarrow pyspark"),
         ("penstock.cli.main", "penstock.broker penstock.pipeline confluent_kafka numba numpy pandas pyarrow pyspark"),
