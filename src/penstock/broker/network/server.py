@@ -38,7 +38,6 @@ class Server:
         self._idle_check: asyncio.TimerHandle | None = None
         self._certificate_check: asyncio.TimerHandle | None = None
         self._session_check: asyncio.TimerHandle | None = None
-        self._was_fenced = False
         self._tls: list[ListenerTls] = []
         self._token_keys: list[TokenKeys] = []
         self._limits = ConnectionLimits()
@@ -152,12 +151,11 @@ class Server:
         self._schedule_certificate_check()
 
     def _check_session(self) -> None:
-        """Hangs up when this broker's session may have ended: other brokers answer what clients wait for here."""
-        is_fenced = self._node.is_fenced
-        if is_fenced and not self._was_fenced:
+        """Hangs up while this broker's session may have ended: clients would wait here for acknowledgements that do not
+        come, and other brokers may lead by now."""
+        if self._node.is_fenced:
             for connection in tuple(self._connections):
                 connection.close()
-        self._was_fenced = is_fenced
         self._session_check = self._node.loop.call_later(limits.SESSION_CHECK_S, self._check_session)
 
     def _close_idle(self) -> None:
