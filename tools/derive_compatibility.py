@@ -6,13 +6,14 @@ The client table is checked only where a test run has left its result: a fresh c
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from derived_page import write_or_check
 
 from penstock.broker.router import BY_API_KEY, ROUTES
 from penstock.protocol.definitions.index import APIS
@@ -62,20 +63,16 @@ def with_section(page: str, name: str, content: str) -> str:
     return replaced
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is not as derived")
-    options = parser.parse_args(arguments)
-    present = PAGE.read_text(encoding="utf-8")
+def derived_from(present: str) -> str:
     derived = with_section(present, "apis", api_table())
     if MATRIX.exists():
         derived = with_section(derived, "clients", client_table(json.loads(MATRIX.read_text(encoding="utf-8"))))
-    if options.check:
-        if derived != present:
-            print("COMPATIBILITY.md is not what the router and the client matrix say; run make compatibility")
-        return int(derived != present)
-    PAGE.write_text(derived, encoding="utf-8")
-    return 0
+    return derived
+
+
+def main(arguments: Sequence[str]) -> int:
+    remedy = "the router or the client matrix says something else; run make compatibility"
+    return write_or_check(arguments, PAGE, derived_from, remedy, __doc__)
 
 
 if __name__ == "__main__":

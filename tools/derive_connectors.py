@@ -5,10 +5,11 @@ Run without arguments to write the page; with --check to learn from the exit cod
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+from derived_page import write_or_check
 
 from penstock.connect import worker_config
 from penstock.connect.config import connector_config
@@ -162,17 +163,9 @@ def unsupported() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is not up to date")
-    options = parser.parse_args(arguments)
-    derived = page()
-    if options.check:
-        present = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        if derived != present:
-            print("docs/connectors-reference.md is not what the definitions say; run make connectors")
-        return int(derived != present)
-    PAGE.write_text(derived, encoding="utf-8")
-    return 0
+    return write_or_check(
+        arguments, PAGE, lambda _present: page(), "the definitions say something else; run make connectors", __doc__
+    )
 
 
 if __name__ == "__main__":

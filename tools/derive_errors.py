@@ -5,10 +5,11 @@ Run without arguments to write the page; with --check to learn from the exit cod
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from derived_page import write_or_check
 
 from penstock.core.error_table import SECTIONS, ErrorEntry
 from penstock.pipeline.spark.conditions import SPARK_FAILURES
@@ -69,17 +70,9 @@ def page() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is not up to date")
-    options = parser.parse_args(arguments)
-    derived = page()
-    if options.check:
-        present = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        if derived != present:
-            print("docs/errors.md is not what the error table says; run make errors")
-        return int(derived != present)
-    PAGE.write_text(derived, encoding="utf-8")
-    return 0
+    return write_or_check(
+        arguments, PAGE, lambda _present: page(), "the error table says something else; run make errors", __doc__
+    )
 
 
 if __name__ == "__main__":

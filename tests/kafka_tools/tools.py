@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import re
-import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from penstock.testing.apache_kafka import kafka_jars
-from penstock.testing.java import JavaMissingError, find_java
+from tests.java_driver import JavaDriver
 
 _SOURCE: Final = Path(__file__).parent / "java" / "ToolDriver.java"
-_COMPILE_TIMEOUT_S: Final = 60
 # The scripts of Kafka's bin directory, and the class that each of them runs.
 _MAIN_CLASSES: Final = {
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
@@ -44,53 +38,15 @@ class Finished:
     output: str
 
 
-class KafkaTools:
+class KafkaTools(JavaDriver):
     """A JVM for tools; a context manager that ends it."""
 
     def __init__(self) -> None:
-        self._classes = tempfile.TemporaryDirectory(prefix="kafka-tool-driver-")
-        runtime = find_java()
-        if not runtime.has_compiler:
-            raise JavaMissingError(f"{runtime.home} cannot compile: apt-get install default-jdk-headless")
-        libraries = f"{kafka_jars()}/*"
-        compiler = [str(runtime.java.with_name("javac")), "-cp", libraries, "-d", self._classes.name, str(_SOURCE)]
-        compiled = subprocess.run(compiler, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False)
-        assert compiled.returncode == 0, compiled.stderr
-        class_path = f"{self._classes.name}{os.pathsep}{libraries}"
-        self._process = subprocess.Popen(
-            [str(runtime.java), "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", class_path, "ToolDriver"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()  # the driver ends when its input does
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-        self._classes.cleanup()
+        super().__init__(_SOURCE, kafka_jars(), ["-Xmx256M"])
 
     def finish(self, tool: str, *arguments: str) -> Finished:
         """Runs a tool to its end, whatever its exit code is."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([_MAIN_CLASSES[tool], *arguments]) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, f"the JVM ended in {tool} {' '.join(arguments)}"
-        finished = json.loads(answer)
+        finished = self.ask([_MAIN_CLASSES[tool], *arguments])
         return Finished(finished["code"], finished["output"])
 
 

@@ -2,27 +2,23 @@
 
     python -m tests.pipeline.topic_copy_driver '{"servers": ..., "source": ..., "target": ..., "checkpoint": ...}'
 
-It prints its process id and that of its JVM as a line of JSON, waits for a line on stdin, so that whoever started it
-can arm crash points with those ids, and copies until it has caught up. A query that fails is started again, as a
+When it may begin (`spark_process.py`), it copies until it has caught up. A query that fails is started again, as a
 supervisor does. Exit codes: 0 caught up, 27 fenced, 30 failed for good.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from penstock.core.exit_codes import ExitCode
+from tests.pipeline.spark_process import SparkProcess, announce_session
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 _RESTARTS_MAX: Final = 20
 
 
@@ -40,50 +36,11 @@ class CopyJob:
     """How long each task takes at least, for tests that need a batch to last."""
 
 
-class CopyDriver:
-    """A driver as a process. `begin` lets it start its query; until then it only has its session."""
+class CopyDriver(SparkProcess):
+    """A driver as a process. `begin` lets it start its query."""
 
     def __init__(self, job: CopyJob, crash_directory: Path, log: Path) -> None:
-        environment = os.environ | {"PENSTOCK_CRASH_POINTS": str(crash_directory), "PENSTOCK_JAVA_ARCHIVE": "use"}
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.pipeline.topic_copy_driver", json.dumps(asdict(job))],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-            )
-        self._log = log
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
-
-    def await_session(self) -> tuple[int, int]:
-        """The ids of the driver's process and of its JVM."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the driver did not start: {self._log.read_text()[-2000:]}"
-        pids = json.loads(line)
-        return int(pids["driver"]), int(pids["jvm"])
-
-    def begin(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"begin\n")
-        self._process.stdin.flush()
-
-    def wait(self, timeout_s: float) -> int:
-        return self._process.wait(timeout_s)
+        super().__init__("tests.pipeline.topic_copy_driver", asdict(job), crash_directory, log)
 
 
 def main() -> ExitCode:
@@ -93,9 +50,7 @@ def main() -> ExitCode:
 
     job = CopyJob(**json.loads(sys.argv[1]))
     spark = session.start_session(job.name)
-    assert session._running is not None
-    print(json.dumps({"driver": os.getpid(), "jvm": session._running.jvm.process.pid}), flush=True)
-    sys.stdin.readline()
+    announce_session()
     options = sink_options(job)
     if job.guarantee != "at_least_once":
         claim_ownership(options)

@@ -6,35 +6,29 @@ Values travel as tagged texts that say their Java class: `tagged` makes them of 
 from __future__ import annotations
 
 import json
-import os
 import struct
-import subprocess
-import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from penstock.connect.converters.json.schemas import schema_to_json
 from penstock.connect.converters.json.writing import JsonWriter
 from penstock.connect.data import schema as schemas
 from penstock.connect.data.schema import Schema, Type
 from penstock.testing.apache_kafka import KAFKA_VERSION, LOG4J_VERSION
-from penstock.testing.java import Artifact, JavaMissingError, fetch_jars, find_java
+from penstock.testing.java import Artifact, fetch_jars
+from tests.java_driver import JavaDriver
 
 _SOURCE: Final = Path(__file__).parent / "java" / "ConverterDriver.java"
-_COMPILE_TIMEOUT_S: Final = 60
 _MILLISECONDS_PER_DAY: Final = 86_400_000
 _TAGS: Final = {Type.INT8: "b", Type.INT16: "s", Type.INT32: "i", Type.INT64: "l"}
 
 
-class KafkaConverters:
+class KafkaConverters(JavaDriver):
     """One JVM for a test session; a context manager that ends it."""
 
-    def __init__(self, directory: Path) -> None:
-        runtime = find_java()
-        if not runtime.has_compiler:
-            raise JavaMissingError(f"{runtime.home} cannot compile: apt-get install default-jdk-headless")
+    def __init__(self) -> None:
         jars = fetch_jars(
             f"kafka-converters-{KAFKA_VERSION}",
             [
@@ -43,31 +37,10 @@ class KafkaConverters:
                 Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
             ],
         )
-        compiler = [str(runtime.java.with_name("javac")), "-cp", f"{jars}/*", "-d", str(directory), str(_SOURCE)]
-        compiled = subprocess.run(compiler, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False)
-        assert compiled.returncode == 0, compiled.stderr
-        command = [str(runtime.java), "-Xmx384M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-        command += ["-Duser.timezone=UTC", "-Dlog4j2.level=OFF", "-cp", f"{directory}{os.pathsep}{jars}/*"]
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
-        self._process = subprocess.Popen(
-            ["nice", "-n", "19", *command, "ConverterDriver"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            encoding="utf-8",
-        )
+        super().__init__(_SOURCE, jars, ["-Xmx384M", "-Duser.timezone=UTC", "-Dlog4j2.level=OFF"], niceness=19)
 
     def call(self, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(requests) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            self._errors.seek(0)
-            raise AssertionError(self._errors.read().decode(errors="replace"))
-        answers: list[dict[str, Any]] = json.loads(line)
+        answers: list[dict[str, Any]] = self.ask(requests)
         return answers
 
     def to_connect(
@@ -107,14 +80,6 @@ class KafkaConverters:
             ]
         )
         return [_payload(answer) for answer in answers]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-        self._errors.close()
 
 
 def _payload(answer: Mapping[str, Any]) -> bytes | tuple[str, str] | None:

@@ -36,9 +36,9 @@ COUNT: Final = 1500
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConverters]:
+def kafka() -> Iterator[KafkaConverters]:
     try:
-        converters = KafkaConverters(tmp_path_factory.mktemp("driver"))
+        converters = KafkaConverters()
     except JavaMissingError as missing:
         optional_part_missing(str(missing))
     with converters:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from penstock.testing.apache_kafka import KAFKA_VERSION
-from penstock.testing.java import Artifact, JavaMissingError, fetch_jars, find_java
+from penstock.testing.java import Artifact, fetch_jars, find_java
+from tests.java_driver import compiled
 
 _SOURCE: Final = Path(__file__).parent / "java" / "MirrorDriver.java"
 _TIMEOUT_S: Final = 600
@@ -23,17 +23,10 @@ def mirror_jars() -> Path:
 
 def ask(requests: Sequence[Sequence[object]], directory: Path) -> list[list[str]]:
     """The answers to all requests, in their order."""
-    runtime = find_java()
-    if not runtime.has_compiler:
-        raise JavaMissingError(f"{runtime.home} cannot compile: apt-get install default-jdk-headless")
-    libraries = f"{mirror_jars()}/*"
-    compiler = [str(runtime.java.with_name("javac")), "-cp", libraries, "-d", str(directory), str(_SOURCE)]
-    compiled = subprocess.run(compiler, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    assert compiled.returncode == 0, compiled.stderr
+    class_path = compiled(_SOURCE, mirror_jars(), directory)
     options = ["-Xmx128M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    class_path = f"{directory}{os.pathsep}{libraries}"
     done = subprocess.run(
-        [str(runtime.java), *options, "-cp", class_path, "org.apache.kafka.connect.mirror.MirrorDriver"],
+        [str(find_java().java), *options, "-cp", class_path, "org.apache.kafka.connect.mirror.MirrorDriver"],
         input="".join("\t".join(map(str, request)) + "\n" for request in requests),
         capture_output=True,
         encoding="utf-8",

@@ -2,28 +2,25 @@
 
     python -m tests.pipeline.connect.worker_process '{"servers": ..., "name": ..., "config": {...}}'
 
-It prints its process id and that of its JVM as a line of JSON, waits for a line on stdin, so that its starter can arm
-crash points with those ids, and runs the connector. Exit codes: 0 caught up, 1 the connector failed.
+When it may begin (`spark_process.py`), it runs the connector. Exit codes: 0 caught up, 1 the connector failed.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.pipeline.spark_process import SparkProcess, announce_session
 
 if TYPE_CHECKING:
     from penstock.connect.runtime.spark_jobs import SparkJobs
 
-ROOT: Final = Path(__file__).resolve().parents[3]
 _STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
 _POLL_S: Final = 0.1
 
@@ -50,48 +47,9 @@ def worker_config(servers: str, more: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class WorkerProcess:
+class WorkerProcess(SparkProcess):
     def __init__(self, work: Work, crash_directory: Path, log: Path) -> None:
-        environment = os.environ | {"PENSTOCK_CRASH_POINTS": str(crash_directory), "PENSTOCK_JAVA_ARCHIVE": "use"}
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.pipeline.connect.worker_process", json.dumps(asdict(work))],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-            )
-        self._log = log
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
-
-    def await_session(self) -> tuple[int, int]:
-        """The ids of the worker's process and of its JVM."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the worker did not start: {self._log.read_text()[-2000:]}"
-        pids = json.loads(line)
-        return int(pids["worker"]), int(pids["jvm"])
-
-    def begin(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"begin\n")
-        self._process.stdin.flush()
-
-    def wait(self, timeout_s: float) -> int:
-        return self._process.wait(timeout_s)
+        super().__init__("tests.pipeline.connect.worker_process", asdict(work), crash_directory, log)
 
 
 def main() -> int:
@@ -105,12 +63,9 @@ def run(work: Work, jobs: SparkJobs) -> int:
     from penstock.connect.connector import RetriableError
     from penstock.connect.runtime.runner import Execution, Report, State
     from penstock.connect.runtime.spark_runner import SparkRunner
-    from penstock.pipeline.spark import session
 
     jobs.start()
-    assert session._running is not None
-    print(json.dumps({"worker": os.getpid(), "jvm": session._running.jvm.process.pid}), flush=True)
-    sys.stdin.readline()
+    announce_session()
     runner = SparkRunner(worker_config(work.servers, work.worker), jobs)
     stop = threading.Event()
     failures = []
