@@ -28,13 +28,14 @@ class Tasks:
     def __len__(self) -> int:
         return len(self._running)
 
-    def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs `work` until it ends, is cancelled, or the node closes. The task may be cancelled at any time."""
-        assert not self.is_closed, "the node is closed"
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Runs `work` until it ends or the node closes. It may be cancelled at any time; a closed node begins none."""
+        if self.is_closed:
+            work.close()
+            return
         task = self._loop.create_task(work, name=name)
         self._running[task] = None
         task.add_done_callback(self._ended)
-        return task
 
     def cancel(self) -> None:
         """Ends all tasks; each at its next turn. No further one is started."""

@@ -41,6 +41,7 @@ def test_closing_ends_every_task_and_waits_for_it() -> None:
         await asyncio.sleep(0)
         await tasks.close()
         assert sorted(ended) == [0, 1, 2]
+        tasks.start("too late", work(3))
         assert len(tasks) == 0
 
     asyncio.run(main())

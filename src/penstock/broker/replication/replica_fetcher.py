@@ -4,8 +4,9 @@ A fetch says how far each replica has got, which is what moves the high watermar
 records, the leader's high watermark and the start of its log, or says where the logs part ways. What is appended is as
 durable as the topic asks for before the next fetch tells of it.
 
-Errors are per partition. A partition that failed is left out for `replica.fetch.backoff.ms`; the others go on. A leader
-that cannot be reached is asked again after the same time.
+Errors are per partition. A partition that failed is left out for a while; the others go on. The first while is short,
+because most errors come from a leader that hears of its election a moment later than its followers; the longest is
+`replica.fetch.backoff.ms`. A leader that cannot be reached is asked again after the same times.
 
 Must not know: who leads what (`fetchers.py`), how a follower changes its log (`follower_log.py`).
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _REPLICA_STATE_SINCE: Final = 15  # with the broker epoch (KIP-903)
+_FIRST_BACKOFF_S: Final = 0.02
 _SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -58,11 +60,12 @@ _ERRORS_OF_A_CHANGE: Final = frozenset(
 class _Followed:
     """One replica, and where it stands."""
 
-    __slots__ = ("_asked", "_position", "last_error", "partition", "retry_s")
+    __slots__ = ("_asked", "_position", "failures", "last_error", "partition", "retry_s")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.retry_s = 0.0
+        self.failures = 0  # since the last success
         self.last_error = ""
         self._position: tuple[int, ...] = ()
         self._asked = FetchPartition()
@@ -102,6 +105,7 @@ class ReplicaFetcher:
         self._session = FetchSessionClient()
         self._buffer = ReceiveBuffer()
         self._changed = asyncio.Event()
+        self._failures = 0  # to reach the leader, since the last success
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -116,6 +120,7 @@ class ReplicaFetcher:
 
     def retry_now(self) -> None:
         """The leader came back, or the metadata has changed: what failed may succeed."""
+        self._failures = 0
         for followed in self._followed.values():
             followed.retry_s = 0.0
         self._changed.set()
@@ -166,15 +171,22 @@ class ReplicaFetcher:
             if not (was_incremental and error.code in _SESSION_ERRORS):
                 self._leader_failed(due, error)
             return
+        self._failures = 0
         self._session.answered(response)
         await self._use(response, asked)
 
     def _leader_failed(self, due: dict[TopicIdPartition, _Followed], error: BrokerError) -> None:
         """The channel has said so, where it matters."""
         logger.debug("no fetch from %s: %s", self._channel, error.message)
-        retry_s = self._node.loop.time() + self._node.config.replica_fetch_backoff_ms / 1000
+        retry_s = self._retry_s(self._failures)
+        self._failures += 1
         for followed in due.values():
             followed.retry_s = retry_s
+
+    def _retry_s(self, failures: int) -> float:
+        """When to try again after so many failures before this one."""
+        wait_s: float = min(_FIRST_BACKOFF_S * 2 ** min(failures, 10), self._node.config.replica_fetch_backoff_ms / 1000)
+        return self._node.loop.time() + wait_s
 
     async def _use(self, response: FetchResponse, asked: dict[TopicIdPartition, FetchPartition]) -> None:
         must_flush: list[Partition] = []
@@ -205,6 +217,7 @@ class ReplicaFetcher:
                     follower_log.take_over(partition, records, self._node.now_ms(), self._node.save_gaps)
                 follower_log.follow(partition, data.high_watermark, data.log_start_offset)
             followed.last_error = ""
+            followed.failures = 0
         except BrokerError as error:
             self._back_off(followed, error.message, is_expected=error.code in _ERRORS_OF_A_CHANGE)
         except DivergedLog as error:
@@ -215,7 +228,8 @@ class ReplicaFetcher:
             self._back_off(followed, error.strerror or str(error), is_expected=True)
 
     def _back_off(self, followed: _Followed, reason: str, *, is_expected: bool) -> None:
-        followed.retry_s = self._node.loop.time() + self._node.config.replica_fetch_backoff_ms / 1000
+        followed.retry_s = self._retry_s(followed.failures)
+        followed.failures += 1
         if reason != followed.last_error:
             followed.last_error = reason
             level = logging.DEBUG if is_expected else logging.WARNING
