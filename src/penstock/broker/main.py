@@ -40,7 +40,7 @@ from penstock.broker.system import SystemClock, SystemEntropy
 from penstock.core.addresses import host_port_text, is_loopback
 from penstock.core.clock import Clock, Entropy
 from penstock.core.exit_codes import ExitCode
-from penstock.core.ids import TopicName
+from penstock.core.ids import NO_LEADER_EPOCH, TopicName
 from penstock.core.metrics import Metrics
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage
@@ -353,6 +353,7 @@ def open_node(
             str(directory),
             fs or RealFileSystem(),
             config_for=_log_configs(config, store.image),
+            leader_epoch_of=_leader_epochs(store.image),
             now_ms=clock.now_ms(),
             report_damage=_report_damage,
         )
@@ -379,6 +380,16 @@ def _log_configs(config: BrokerConfig, image: ClusterImage) -> Callable[[str, in
         return known[topic]
 
     return config_for
+
+
+def _leader_epochs(image: ClusterImage) -> Callable[[str, int], int]:
+    def leader_epoch_of(topic: str, partition: int) -> int:
+        found = image.topics.get(TopicName(topic))
+        if found is None or partition >= len(found.partitions):
+            return NO_LEADER_EPOCH
+        return found.partitions[partition].leader_epoch
+
+    return leader_epoch_of
 
 
 def _report_damage(damage: Damage) -> None:

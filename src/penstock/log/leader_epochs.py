@@ -131,6 +131,7 @@ def resolve(
     *,
     trust_single_batches: bool,
     unflushed_from: int = MAX_OFFSET,
+    newest_epoch: int = NO_LEADER_EPOCH,
 ) -> LeaderEpochs:
     """The most plausible epochs, given the log's batches and its checkpoint.
 
@@ -140,14 +141,16 @@ def resolve(
     data may be too: then single batches are ignored.
 
     A crash may lose the newest checkpoint and keep the batches that were written after it. From `unflushed_from` on,
-    the offset behind what was flushed before a crash, a batch of a newer epoch is therefore believed.
+    the offset behind what was flushed before a crash, a batch of a newer epoch is therefore believed, up to the newest
+    epoch that the partition has had.
     """
     resolved = LeaderEpochs()
     runs = _joined(runs)
     for number, run in enumerate(runs):
         epoch = run.epoch
         following = runs[number + 1].epoch if number + 1 < len(runs) else epoch
-        is_unflushed = run.first_offset >= unflushed_from and resolved.latest < epoch <= following
+        is_newer = resolved.latest < epoch <= min(following, newest_epoch)
+        is_unflushed = is_newer and run.first_offset >= unflushed_from
         if run.batches == 1 and not is_unflushed:
             if checkpoint is not None:
                 epoch = run.checkpoint_epoch

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.core import limits
-from penstock.core.ids import TopicPartition
+from penstock.core.ids import NO_LEADER_EPOCH, TopicPartition
 from penstock.log.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -94,11 +94,15 @@ class LogDirectory:
         fs: FileSystem,
         *,
         config_for: Callable[[str, int], LogConfig],
+        leader_epoch_of: Callable[[str, int], int] = lambda _topic, _partition: NO_LEADER_EPOCH,
         now_ms: int,
         report_damage: ReportDamage,
         caches: SegmentCaches | None = None,
     ) -> LogDirectory:
-        """Locks the directory, creates it if it is missing, and opens every log in it."""
+        """Locks the directory, creates it if it is missing, and opens every log in it.
+
+        `leader_epoch_of` gives the newest leader epoch of a partition; -1 where it is not known.
+        """
         directory = cls(path, fs, caches or SegmentCaches(), report_damage)
         fs.make_directory(path)
         directory._take_lock()
@@ -139,6 +143,7 @@ class LogDirectory:
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
                     cleaned_offset=cleaned_offsets.get(key, int(any_may_have_gaps and not config.compacts)),
+                    newest_epoch=leader_epoch_of(*key),
                     now_ms=now_ms,
                     report_damage=report_damage,
                     caches=directory._caches,

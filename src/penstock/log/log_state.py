@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from penstock.core.ids import NO_LEADER_EPOCH
 from penstock.log.batches import MAX_OFFSET, BatchAnomaly
 from penstock.log.config import LogConfig
 from penstock.log.damage import Damage, ReportDamage
@@ -32,6 +33,7 @@ class LogState:
         "fs",
         "log_end_offset",
         "log_start_offset",
+        "newest_epoch",
         "retired",
         "segments",
         "transaction_index",
@@ -53,6 +55,7 @@ class LogState:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.unflushed_from = MAX_OFFSET  # the recovery point of a log that was opened after a crash
+        self.newest_epoch = NO_LEADER_EPOCH  # that its batches can have
         self.retired: dict[str, int] = {}  # files that wait for their removal, and when it is due
         self._tell_damage = report_damage
         self._reported: set[Damage] = set()
@@ -155,6 +158,7 @@ class LogState:
             self.log_end_offset,
             trust_single_batches=trust_single_batches,
             unflushed_from=self.unflushed_from,
+            newest_epoch=self.newest_epoch,
         )
         self.epochs_checked = True
         if checkpoint is not None and checkpoint.entries != self.epochs.entries:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.core.ids import NO_LEADER_EPOCH
 from penstock.log import truncation
 from penstock.log.appender import LogAppender
 from penstock.log.config import LogConfig
@@ -81,6 +82,7 @@ class PartitionLog:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         cleaned_offset: int = 0,
+        newest_epoch: int = NO_LEADER_EPOCH,
         now_ms: int,
         report_damage: ReportDamage,
         caches: SegmentCaches | None = None,
@@ -88,7 +90,8 @@ class PartitionLog:
         """Opens the log in an existing directory, which may be empty.
 
         `clean_shutdown` means that the log was closed; otherwise everything from `recovery_point` on is scanned.
-        `cleaned_offset` is the offset up to which the log was compacted.
+        `cleaned_offset` is the offset up to which the log was compacted. `newest_epoch` is the newest leader epoch that
+        the partition has had.
         `caches` limits open files and loaded indexes for all logs that share it.
         """
         if cleaned_offset:
@@ -99,6 +102,7 @@ class PartitionLog:
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            newest_epoch=newest_epoch,
             now_ms=now_ms,
         )
         return cls(state, recovered, cleaned_offset)

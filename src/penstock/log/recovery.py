@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.core.ids import LeaderEpoch
 from penstock.log.batches import MAX_OFFSET, BatchAnomaly, headers
 from penstock.log.cleaning.swap import complete_swaps
 from penstock.log.damage import Damage
@@ -38,7 +39,13 @@ class Recovered:
 
 
 def recover(
-    state: LogState, *, clean_shutdown: bool, recovery_point: int, log_start_offset: int, now_ms: int
+    state: LogState,
+    *,
+    clean_shutdown: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    newest_epoch: int,
+    now_ms: int,
 ) -> Recovered:
     """Fills an empty state from the directory."""
     names = complete_swaps(state.fs, state.directory, state.fs.list_directory(state.directory))
@@ -46,6 +53,7 @@ def recover(
     checkpoint = _load_epochs(state, names)
     state.epochs = checkpoint or LeaderEpochs()
     state.unflushed_from = MAX_OFFSET if clean_shutdown else recovery_point
+    state.newest_epoch = LeaderEpoch(newest_epoch)
     must_roll = False
     derived_end = MAX_OFFSET  # from here on, derived files of segments may be older than their batches
     if not clean_shutdown or not _learn_end(state, recovery_point):

@@ -90,13 +90,28 @@ class TestSettling:
     def test_one_batch_that_was_not_flushed_is_newer_than_the_checkpoint(self) -> None:
         checkpoint = LeaderEpochs([(2, 0)])
         runs = [run(2, 2, 0, 5), run(3, 2, 5, 1)]
-        assert resolve(checkpoint, runs, 6, trust_single_batches=True, unflushed_from=5).entries == [(2, 0), (3, 5)]
-        assert resolve(checkpoint, runs, 6, trust_single_batches=True, unflushed_from=6).entries == [(2, 0)]
+
+        def entries(*, unflushed_from: int, newest_epoch: int) -> list[tuple[int, int]]:
+            resolved = resolve(
+                checkpoint,
+                runs,
+                6,
+                trust_single_batches=True,
+                unflushed_from=unflushed_from,
+                newest_epoch=newest_epoch,
+            )
+            return resolved.entries
+
+        assert entries(unflushed_from=5, newest_epoch=3) == [(2, 0), (3, 5)]
+        assert entries(unflushed_from=6, newest_epoch=3) == [(2, 0)]
+        assert entries(unflushed_from=5, newest_epoch=2) == [(2, 0)]
 
     def test_one_batch_that_was_not_flushed_is_damaged_if_the_next_has_an_older_epoch(self) -> None:
         checkpoint = LeaderEpochs([(2, 0)])
         runs = [run(2, 2, 0, 5), run(66, 2, 5, 1), run(2, 2, 6, 5)]
-        assert resolve(checkpoint, runs, 11, trust_single_batches=True, unflushed_from=0).entries == [(2, 0)]
+        assert resolve(checkpoint, runs, 11, trust_single_batches=True, unflushed_from=0, newest_epoch=66).entries == [
+            (2, 0)
+        ]
 
     def test_without_a_checkpoint_the_order_decides(self) -> None:
         runs = [run(0, -1, 0, 5), run(64, -1, 5, 1), run(0, -1, 6, 5), run(1, -1, 11, 1)]

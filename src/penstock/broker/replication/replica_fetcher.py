@@ -185,7 +185,9 @@ class ReplicaFetcher:
 
     def _retry_s(self, failures: int) -> float:
         """When to try again after so many failures before this one."""
-        wait_s: float = min(_FIRST_BACKOFF_S * 2 ** min(failures, 10), self._node.config.replica_fetch_backoff_ms / 1000)
+        wait_s: float = min(
+            _FIRST_BACKOFF_S * 2 ** min(failures, 10), self._node.config.replica_fetch_backoff_ms / 1000
+        )
         return self._node.loop.time() + wait_s
 
     async def _use(self, response: FetchResponse, asked: dict[TopicIdPartition, FetchPartition]) -> None:
