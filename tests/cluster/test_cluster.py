@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from penstock.core.ids import TopicPartition
 from penstock.testing.cluster import ETCD, Cluster
 from penstock.wire.client import WireClient
+from tests.cluster.conftest import CONFIG, require_etcd
 from tests.unit.testing.test_broker import is_alive
 
 pytestmark = pytest.mark.cluster
@@ -198,14 +200,37 @@ def test_clocks_an_hour_apart_do_no_harm(cluster: Cluster) -> None:
     cluster.wait_until_in_sync()
 
 
-def test_data_flows_while_etcd_is_away_for_less_than_a_session_and_comes_back_after_longer(cluster: Cluster) -> None:
+def test_data_flows_while_etcd_is_away_and_the_sessions_last() -> None:
+    require_etcd()
+    with Cluster(brokers=3, config=CONFIG | {"broker.session.timeout.ms": "300000"}) as cluster:
+        create(cluster, "orders")
+        assert send(cluster, "orders", b"0") == [0]
+        cluster.etcd.kill()
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
+        producer.produce("orders", b"1")
+        assert producer.flush(TIMEOUT_S) == 0
+        cluster.etcd.start()
+        create(cluster, "later")
+        assert send(cluster, "later", b"0") == [0]
+        assert end_offset(cluster, "orders") == 2
+
+
+def test_brokers_come_back_by_themselves_when_etcd_was_away_longer_than_their_sessions(cluster: Cluster) -> None:
     create(cluster, "orders")
-    cluster.etcd.kill()
     assert send(cluster, "orders", b"0") == [0]
+    cluster.etcd.kill()
+    for number in cluster.broker_ids:
+        await_words(cluster, number, "the session of this broker may have ended")
     cluster.etcd.start()
     assert send(cluster, "orders", b"1") == [1]
-    create(cluster, "later")
-    assert send(cluster, "later", b"0") == [0]
+    cluster.wait_until_in_sync()
+
+
+def await_words(cluster: Cluster, number: int, words: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while words not in cluster.broker(number).stderr_text():
+        assert time.monotonic() < deadline, f"broker {number} did not say: {words}"
+        time.sleep(0.05)
 
 
 def test_replicas_are_spread_over_racks() -> None:
