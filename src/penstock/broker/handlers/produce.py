@@ -133,19 +133,20 @@ class PendingProduce(AppendGroup[PartitionProduceResponse]):
             responses.append(response)
             try:
                 self._stage(topic, data.index, data.records, response)
-            except BrokerError as reason:
-                error = self._unless_fenced(reason)
-                self._refuse(response, error.code, error.message)
-                if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    by_id = self._context.api_version >= TOPIC_IDS_SINCE
-                    self._name_leader(topic.topic_id if by_id else topic.name, response)
-                if isinstance(error, InvalidRecords):
-                    response.record_errors = [
-                        BatchIndexAndErrorMessage(
-                            batch_index=record.batch_index, batch_index_error_message=record.message
-                        )
-                        for record in error.record_errors
-                    ]
+            except BrokerError as error:
+                # In a call of its own: a variable here that kept the error would keep this frame, and the request.
+                self._refuse_batch(topic, response, self._unless_fenced(error))
+
+    def _refuse_batch(self, topic: TopicProduceData, response: PartitionProduceResponse, error: BrokerError) -> None:
+        self._refuse(response, error.code, error.message)
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            by_id = self._context.api_version >= TOPIC_IDS_SINCE
+            self._name_leader(topic.topic_id if by_id else topic.name, response)
+        if isinstance(error, InvalidRecords):
+            response.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=record.batch_index, batch_index_error_message=record.message)
+                for record in error.record_errors
+            ]
 
     def _unless_fenced(self, error: BrokerError) -> BrokerError:
         """A leader whose session may have ended does not know what its successor took: it refuses nothing for good."""
