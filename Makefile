@@ -10,7 +10,7 @@ LOCK := requirements/dev.lock
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-clients test-slow test-kills pipeline-kills cluster cluster-soak scale new-user check format bench fuzz crash transactions compaction zombies definitions compatibility errors connectors images lock clean
+.PHONY: help demo test test-clients test-slow test-kills pipeline-kills cluster cluster-soak scale new-user check format bench fuzz crash transactions simulation compaction zombies definitions compatibility errors connectors images lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ crash: $(STAMP) ## kill -9 under load, many times (CRASH_ARGS="--kills 500")
 
 transactions: $(STAMP) ## a copy in transactions under kill -9 and cut connections (TRANSACTIONS_ARGS="--seed 1")
 	@$(BIN)/python -m tests.robustness.transaction_soak $(TRANSACTIONS_ARGS)
+
+simulation: $(STAMP) ## a simulated cluster under faults, a thousand seeds (SIMULATION_ARGS="--first 4711 --seeds 1 --trace")
+	@$(BIN)/python -W ignore -m tests.simulation.soak $(SIMULATION_ARGS)
 
 compaction: $(STAMP) ## compaction beside two writers and a reader, under kill -9 (COMPACTION_ARGS="--kills 100")
 	@$(BIN)/python -m tests.robustness.compaction_soak $(COMPACTION_ARGS)

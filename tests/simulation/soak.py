@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from tests.simulation.cluster.run import Run, quiet, run_seed
+from tests.simulation.cluster.run import Run, quiet, run_seed, silence
 from tests.simulation.cluster.world import SimulationFault
 
 FAILURES_SHOWN_MAX = 20
@@ -56,15 +56,15 @@ def outcomes(seeds: range, processes: int) -> Iterator[Outcome]:
 
 def prepare() -> None:
     """What is loaded now stays: each run's garbage is collected behind it, and walks over nothing else."""
-    quiet()
+    silence()
     gc.freeze()
 
 
 def trace(seed: int) -> int:
-    quiet()
     run = Run(seed, keeps_trace=True)
     try:
-        print(run.run())
+        with quiet():
+            print(run.run())
         failed = 0
     except SimulationFault:
         failed = 1
@@ -79,20 +79,30 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--trace", action="store_true", help="print what happened, seed by seed")
+    parser.add_argument(
+        "--fresh", type=int, default=0, help="the first of further seeds, which no earlier run has tried"
+    )
+    parser.add_argument("--fresh-seeds", type=int, default=0, help="how many of those")
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.trace:
         return max(map(trace, seeds))
+    failed = run_all(seeds, arguments.processes)
+    if arguments.fresh_seeds:
+        failed += run_all(range(arguments.fresh, arguments.fresh + arguments.fresh_seeds), arguments.processes)
+    return 1 if failed else 0
+
+
+def run_all(seeds: range, processes: int) -> int:
+    """Prints what failed, and a summary. Returns the number of seeds that failed."""
     began_s = time.monotonic()
     failed, events, virtual_s, acknowledged, digest = 0, 0, 0.0, 0, 0
-    for outcome in outcomes(seeds, arguments.processes):
+    for outcome in outcomes(seeds, processes):
         if outcome.failure:
             failed += 1
             if failed <= FAILURES_SHOWN_MAX:
-                print(outcome.failure)
-                print(
-                    f"  repeat it: python -m tests.simulation.soak --first {outcome.seed} --seeds 1 --trace", flush=True
-                )
+                arguments = f"--first {outcome.seed} --seeds 1 --trace"
+                print(f"{outcome.failure}\n  repeat it: make simulation SIMULATION_ARGS='{arguments}'", flush=True)
         events += outcome.events
         virtual_s += outcome.virtual_s
         acknowledged += outcome.acknowledged
@@ -100,9 +110,10 @@ def main() -> int:
     print(
         f"seeds {seeds.start} to {seeds.stop - 1}: {failed} failed; {acknowledged} records acknowledged, {events} "
         f"events in {virtual_s / 3600:.1f} hours of virtual time; {time.monotonic() - began_s:.0f} s; "
-        f"digest {digest:08x}"
+        f"digest {digest:08x}",
+        flush=True,
     )
-    return 1 if failed else 0
+    return failed
 
 
 if __name__ == "__main__":

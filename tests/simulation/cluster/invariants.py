@@ -1,6 +1,7 @@
 """What must hold at every moment, looked up in the brokers themselves.
 
 - One leader per epoch.
+- A broker whose registration has ended acknowledges and answers nothing, although it has not heard of the end.
 - A record below the high watermark of a leader is committed: it stays what it is, at its offset, for ever.
 - Every replica that the metadata calls in sync or eligible holds all committed records, also while its broker is down.
 - Replicas are equal up to their high watermarks, which no leader lets go back and no follower has before its leader.
@@ -70,6 +71,8 @@ class Invariants:
 
     def check(self, touched: list[Broker], brokers: list[Broker]) -> None:
         """`touched` are those that may have changed since the last look."""
+        for broker in touched:
+            self._check_session(broker)
         changed = [
             (broker, partition) for broker in touched for partition in broker.replicas() if self._has_changed(partition)
         ]
@@ -119,6 +122,14 @@ class Invariants:
             if len(of_partition) != 1 or any(end != high_watermark for end, high_watermark in of_partition):
                 return False
         return count == expected
+
+    def _check_session(self, broker: Broker) -> None:
+        process = broker.process
+        if process is None or not process.acts or process.node.is_fenced:
+            return
+        registered = self._truth.image.brokers.get(broker.broker_id)
+        if registered is None or registered.epoch != process.node.broker_epoch:
+            raise SimulationFault(f"{broker} acts in the epoch {process.node.broker_epoch}, which has ended")
 
     def _has_changed(self, partition: Partition) -> bool:
         replica = self._replicas.get(partition)

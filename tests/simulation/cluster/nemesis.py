@@ -6,9 +6,9 @@ replica that has every committed record keeps it and is known to have it. So the
 
 - A second broker that loses unsynced data before the first one is in sync again everywhere: with two of three replicas
   in sync, both copies of a record could be lost, as in Kafka with the same settings.
-- While a broker that lost data is not in sync again: the end of a broker after which no other in-sync one would be up.
-  All in-sync replicas would then have ended uncleanly, the registrations make each of them ineligible, and the last
-  known leader, which is elected then, may be the one that lost its data.
+- While a broker that lost data is not in sync again: the end of a broker after which, for some partition, no other one
+  would be up that is in sync or eligible (ELR). All such replicas would then have ended uncleanly, the registrations
+  make each of them ineligible, and the last known leader, which is elected then, may be the one that lost its data.
 
 Everything else happens together: brokers that are killed all at once, or stopped cleanly, or paused for longer than
 their session; links that are cut in one direction or both, also to etcd; slow links and reset connections; etcd that is
@@ -92,13 +92,14 @@ class Nemesis:
 
     def _may_end(self, ended: list[Broker], *, loses: bool) -> bool:
         """See the module's docstring."""
-        others = [broker for broker in self.cluster.brokers if broker not in ended]
         lossy = [broker for broker in self.cluster.brokers if not self._is_whole(broker)]
         if not loses and not lossy:
             return True
         if loses and (len(ended) > 1 or lossy not in ([], ended)):
             return False
-        return any(broker.is_serving and self._is_in_sync_everywhere(broker) for broker in others)
+        kept = {broker.broker_id for broker in self.cluster.brokers if broker.is_serving and self._is_whole(broker)}
+        kept -= {broker.broker_id for broker in ended}
+        return all(not kept.isdisjoint((*image.isr, *image.elr)) for _, _, image in self.cluster.truth.partitions())
 
     def _is_whole(self, broker: Broker) -> bool:
         """Whether a broker that lost data is in sync again everywhere."""
@@ -110,7 +111,7 @@ class Nemesis:
         return all(
             broker.broker_id in image.isr
             for _, _, image in self.cluster.truth.partitions()
-            if broker.broker_id in image.replicas or broker.is_lossy
+            if broker.broker_id in image.replicas
         )
 
     def _kill(self) -> None:

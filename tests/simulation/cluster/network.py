@@ -245,7 +245,8 @@ class End(asyncio.Transport):
         self._transmit(lambda: self.peer._arrived(content))
 
     def _send_on(self, content: bytes) -> None:
-        if not self._is_closing:  # what was not sent by then is dropped
+        """What a closed connection had not sent is dropped. The system goes on to send for a process that died."""
+        if not self._is_closing or self.loop.is_dead:
             self._send(content)
 
     def _transmit(self, arrive: Callable[[], None]) -> None:

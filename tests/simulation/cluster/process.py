@@ -74,6 +74,8 @@ class BrokerProcess:
         """Whether its topics are open: what it holds can be looked at."""
         self._entropy = entropy
         self.is_serving = False
+        self.acts = False
+        """Whether it may answer clients: it serves, and has not handed over to stop."""
         self._stopped = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -115,10 +117,11 @@ class BrokerProcess:
         await server.listen([BoundListener(LISTENER_NAME, cast("Any", ListeningSocket(broker.host, BROKER_PORT)))])
         housekeeping = Housekeeping(node)
         housekeeping.start()
-        self.is_serving = True
+        self.is_serving = self.acts = True
         loop.call_soon(node.resume_transactions)
         await self._stopped.wait()
         await node.hand_over()
+        self.acts = False
         housekeeping.stop()
         await node.tasks.close()
         server.close()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -196,6 +197,18 @@ def run_seed(seed: int) -> Result:
         run.cluster.close()
 
 
-def quiet() -> None:
-    """Brokers log what they meet, which is what a simulation is full of."""
-    logging.getLogger("penstock").setLevel(logging.CRITICAL if "PENSTOCK_LOG" not in os.environ else logging.INFO)
+def silence() -> None:
+    """Brokers log what they meet, which is what a simulation is full of. PENSTOCK_LOG=1 shows it."""
+    logging.getLogger("penstock").setLevel(logging.INFO if "PENSTOCK_LOG" in os.environ else logging.CRITICAL)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silent for a while."""
+    logger = logging.getLogger("penstock")
+    before = logger.level
+    silence()
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

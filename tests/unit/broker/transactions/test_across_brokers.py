@@ -30,6 +30,7 @@ from penstock.protocol.definitions.write_txn_markers import (
 )
 from penstock.protocol.error_codes import ErrorCode
 from penstock.protocol.record_batch import TRANSACTIONAL_FLAG
+from tests.clocks import ManualClock
 from tests.record_batches import Record, encode_batch
 from tests.unit.broker.clusters import Cluster, cluster_in
 
@@ -46,12 +47,12 @@ def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endings, "_RETRY_S", 0.002)
 
 
-def run(directory: Path, scenario: Scenario, **settings: str) -> None:
+def run(directory: Path, scenario: Scenario, clock: ManualClock | None = None, **settings: str) -> None:
     """Broker 1 coordinates, and broker 2 and 3 lead a partition each."""
 
     async def main() -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        async with cluster_in(directory, named) as cluster:
+        async with cluster_in(directory, named, clock=clock) as cluster:
             cluster.make_topic("topic", TWO, THREE)
             found = await cluster.ask(THREE, FindCoordinatorRequest(key=ID, key_type=1), 3)
             assert found.error_code == ErrorCode.NONE
@@ -471,16 +472,17 @@ def test_the_coordinator_that_was_replaced_sends_its_clients_away_and_its_marker
 
 
 def test_a_transaction_that_runs_out_of_time_is_aborted_by_the_next_coordinator(tmp_path: Path) -> None:
+    clock = ManualClock(time.time_ns() // 1_000_000)
+
     async def scenario(cluster: Cluster) -> None:
-        request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=200)
-        answer = await cluster.ask(ONE, request)
-        producer = ProducerIdentity(answer.producer_id, answer.producer_epoch)
+        producer = await begin(cluster)
         assert await produce(cluster, producer, 0) == ErrorCode.NONE
+        clock.advance(60_001)
         cluster.elect(LOG, 0, THREE)
         await cluster.until(lambda: is_complete(cluster, THREE))
         assert outcomes(cluster, TWO, 0) == [False]
 
-    run(tmp_path, scenario)
+    run(tmp_path, scenario, clock)
 
 
 def test_a_broker_that_has_not_heard_of_the_topic_sends_the_client_on(tmp_path: Path) -> None:
