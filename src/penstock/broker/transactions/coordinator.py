@@ -294,7 +294,7 @@ class TransactionCoordinator:
         return shard
 
     def _shard_loaded(self, index: int, shard: Transactions) -> None:
-        if self._node.replication is not None:
+        if self._node.is_clustered:
             shard.take_over(self._node.now_ms())
         self._deadlines.set(str(index), shard.next_deadline_ms())
         self._finish_all(index, shard)
