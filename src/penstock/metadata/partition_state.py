@@ -113,7 +113,7 @@ def next_state(
     after = replace(
         wanted,
         leader=leader,
-        leader_epoch=_next_leader_epoch(before, leader, unclean_ends),
+        leader_epoch=_next_leader_epoch(before, wanted, leader, unclean_ends),
         isr=isr,
         elr=() if enough or is_unclean else tuple(replica for replica in eligible if replica not in isr),
         last_known_leader=NO_LEADER if leader != NO_LEADER else _last_leader(before),
@@ -171,7 +171,16 @@ def _last_leader(before: PartitionImage) -> BrokerId:
     return before.leader if before.leader != NO_LEADER else before.last_known_leader
 
 
-def _next_leader_epoch(before: PartitionImage, leader: BrokerId, unclean_ends: Collection[BrokerId]) -> LeaderEpoch:
-    """A leader that ended uncleanly may have lost records of its epoch: its next ones must not be taken for those."""
-    begins = leader != before.leader or (leader != NO_LEADER and leader in unclean_ends)
+def _next_leader_epoch(
+    before: PartitionImage, wanted: PartitionImage, leader: BrokerId, unclean_ends: Collection[BrokerId]
+) -> LeaderEpoch:
+    """A leader that ended uncleanly may have lost records of its epoch: its next ones must not be taken for those.
+
+    A replica that was removed deletes its log. If it is added again, what the leader remembers of it must not count.
+    """
+    begins = (
+        leader != before.leader
+        or (leader != NO_LEADER and leader in unclean_ends)
+        or not set(before.replicas) <= set(wanted.replicas)
+    )
     return LeaderEpoch(before.leader_epoch + begins)

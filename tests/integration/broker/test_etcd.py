@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -37,6 +38,8 @@ from penstock.testing.etcd import Etcd, EtcdMissingError, find_etcd
 from penstock.testing.ports import lasting_ports
 from tests.certificates import Authority, new_authority
 from tests.conftest import optional_part_missing, require_program
+
+T = TypeVar("T")
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -134,23 +137,35 @@ def test_a_watch_begins_where_it_is_told_and_says_when_that_is_compacted(etcd: E
     run(scenario)
 
 
+async def answered(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeats the call until etcd answers, as every caller does."""
+    while True:
+        try:
+            return await call()
+        except StoreUnavailable:
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.slow
 def test_a_member_that_is_paused_is_left_and_a_restarted_one_serves(own_etcd: Etcd) -> None:
     async def scenario() -> None:
         gateway = gateway_to(own_etcd, timeout_s=2)
-        lease = await gateway.grant_lease(30_000)
-        await gateway.commit([], [Put("/a", b"1", lease.lease_id)])
-        own_etcd.pause()
-        with pytest.raises(StoreUnavailable, match="does not answer"):
-            await gateway.keep_alive(lease.lease_id)
-        own_etcd.resume()
-        own_etcd.kill()
-        with pytest.raises(StoreUnavailable):
-            await gateway.read("/a")
-        await asyncio.to_thread(own_etcd.start)
-        await gateway.keep_alive(lease.lease_id)
-        assert (await gateway.read("/a")).entries[0].lease_id == lease.lease_id
-        await gateway.close()
+        try:
+            lease = await answered(lambda: gateway.grant_lease(600_000))
+            await answered(lambda: gateway.commit([], [Put("/a", b"1", lease.lease_id)]))
+            own_etcd.pause()
+            with pytest.raises(StoreUnavailable, match=r"does not (answer|accept connections)"):
+                await gateway.keep_alive(lease.lease_id)
+            own_etcd.resume()
+            own_etcd.kill()
+            with pytest.raises(StoreUnavailable):
+                await gateway.read("/a")
+            await asyncio.to_thread(own_etcd.start)
+            await answered(lambda: gateway.keep_alive(lease.lease_id))
+            found = await answered(lambda: gateway.read("/a"))
+            assert found.entries[0].lease_id == lease.lease_id
+        finally:
+            await gateway.close()
 
     run(scenario)
 
@@ -195,12 +210,7 @@ def test_a_user_with_a_password(own_etcd: Etcd, tmp_path: Path) -> None:
             await gateway.read("/other/a")
         own_etcd.kill()  # and with it go the tokens
         await asyncio.to_thread(own_etcd.start)
-        while True:
-            try:
-                assert (await gateway.read("/penstock/a")).entries
-                break
-            except StoreUnavailable:
-                await asyncio.sleep(0.05)
+        assert (await answered(lambda: gateway.read("/penstock/a"))).entries
         await gateway.close()
         wrong, nobody = configured("wrong"), gateway_to(own_etcd)
         with pytest.raises(StoreRefused, match="authentication failed"):
@@ -262,12 +272,7 @@ def test_tls_with_certificates_of_both_sides(tls_etcd: tuple[str, Authority], tm
 
     async def scenario() -> None:
         gateway = gateway_of(settings(address, *own))
-        while True:
-            try:
-                written = await gateway.commit([], [Put("/a", b"1")])
-                break
-            except StoreUnavailable:
-                await asyncio.sleep(0.05)
+        written = await answered(lambda: gateway.commit([], [Put("/a", b"1")]))
         assert (await anext(gateway.watch("/", after=Revision(written.revision - 1)))).revision == written.revision
         await gateway.close()
         for others, reason in (

@@ -64,7 +64,7 @@ def test_a_cancelled_reassignment_restores_the_replicas() -> None:
     in_sync(image, "123")
     restored = reassign(image, None)
     assert (restored.replicas, restored.adding, restored.removing) == (ids("12"), (), ())
-    assert shown(restored) == "1/0 isr=12 elr="
+    assert shown(restored) == "1/1 isr=12 elr="
 
 
 def test_a_reassignment_that_replaces_another_drops_what_that_one_added() -> None:
