@@ -29,7 +29,7 @@ FENCE: Final = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTA
 FILE_NAME: Final = re.compile(r"# ([\w.-]+\.(?:ya?ml|py))\n")
 HAS_TESTS: Final = re.compile(r"^(?:def test_|class Test)", re.MULTILINE)
 BLOCK_SECONDS_MAX: Final = 120
-DOCUMENTED_PORTS: Final = ("8083", "9092", "9093")
+DOCUMENTED_PORTS: Final = ("8083", "9092", "9093", "9094", "2379", "2380")
 
 
 class Block(NamedTuple):

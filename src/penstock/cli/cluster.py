@@ -129,6 +129,7 @@ def _as_text(cluster: ClusterDescription, partitions: Mapping[TopicPartition, Pa
         "ClusterId": cluster.cluster_id,
         "Controller": "none" if cluster.controller_id < 0 else cluster.controller_id,
         "Brokers": len(cluster.brokers),
+        "Fenced": sum(broker.is_fenced for broker in cluster.brokers),
         "Topics": len({partition.topic for partition in partitions}),
         "Partitions": len(partitions),
         "UnderReplicated": len(under_replicated),

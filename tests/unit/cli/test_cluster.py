@@ -120,7 +120,8 @@ def test_describe_shows_brokers_and_partitions_that_are_not_well(
 ) -> None:
     run("describe")
     assert capsys.readouterr().out.splitlines() == [
-        "ClusterId: abc\tController: 1\tBrokers: 3\tTopics: 1\tPartitions: 3\tUnderReplicated: 1\tOffline: 1",
+        "ClusterId: abc\tController: 1\tBrokers: 3\tFenced: 1\tTopics: 1\tPartitions: 3"
+        "\tUnderReplicated: 1\tOffline: 1",
         "BROKER  ADDRESS         RACK  STATE   LEADERS  REPLICAS",
         "1       127.0.0.1:9091  a     alive   1        1",
         "2       127.0.0.1:9092  b     alive   1        2",
