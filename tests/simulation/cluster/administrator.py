@@ -26,10 +26,12 @@ INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
 class Administrator:
-    def __init__(self, client: Client, topic: str, changes: int) -> None:
+    def __init__(self, client: Client, topic: str, changes: int, *, moves_only: bool = False) -> None:
+        """`moves_only`: leaders and coordinators move again and again, a few times a second."""
         self.client = client
         self.topic = topic
         self.changes = changes
+        self.moves_only = moves_only
         self.is_done = False
         self._partitions = 2
         self._others = 0
@@ -49,11 +51,14 @@ class Administrator:
             await self.client.back_off()
 
     async def run(self) -> None:
+        random = self.client.world.random
         for _ in range(self.changes):
-            await self.client.sleep(self.client.world.random.uniform(0.5, 4.0))
-            change = self.client.world.random.choice(
+            await self.client.sleep(random.uniform(0.05, 0.5) if self.moves_only else random.uniform(0.5, 4.0))
+            change = random.choice(
                 (self._add_partition, self._reassign, self._reassign, self._elect, self._elect, self._other_topic)
             )
+            if self.moves_only:
+                change = self._move
             try:
                 await change()
             except Unreachable as error:
@@ -94,6 +99,20 @@ class Administrator:
         results = [each for response in answer.responses for each in response.partitions]
         codes = [ErrorCode(each.error_code).name for each in results] or ErrorCode(answer.error_code).name
         self.client.note(f"reassign {topic}-{index} to {replicas}: {codes}")
+
+    async def _move(self) -> None:
+        """Another replica of a partition becomes the preferred one, and leads."""
+        random = self.client.world.random
+        place = random.choice(((self.topic, 0), (self.topic, 1), *((name, 0) for name in INTERNAL_TOPICS * 2)))
+        replicas = random.sample(BROKERS, 3)
+        partition = ReassignablePartition(partition_index=place[1], replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=place[0], partitions=[partition])]
+        )
+        await self._ask(request, 1)
+        wanted = [TopicPartitions(topic=place[0], partitions=[place[1]])]
+        await self._ask(ElectLeadersRequest(election_type=PREFERRED, topic_partitions=wanted, timeout_ms=TIMEOUT_MS), 2)
+        self.client.note(f"moves {place} to {replicas}")
 
     async def _elect(self) -> None:
         wanted = [

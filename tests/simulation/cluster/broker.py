@@ -113,6 +113,7 @@ class Broker:
         self.world.note(f"{self} starts")
         name = f"broker{self.broker_id}.{self._processes}"
         loop = ProcessLoop(self.world, name, rate=self._rate, wall_offset_ms=self._wall_offset_ms)
+        loop.is_watched = True
         self.cluster.network.join(loop, self.host)
         entropy = SeededEntropy(self.world.random.getrandbits(32))
         self.process = BrokerProcess(self, loop, entropy)

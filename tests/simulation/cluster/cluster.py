@@ -62,8 +62,7 @@ class Cluster:
         self._dead.append(process)
 
     def check(self) -> None:
-        """Looks at the brokers that did something since the last look."""
-        active = self.world.active
-        touched = [broker for broker in self.brokers if broker.process is not None and broker.process.loop in active]
-        active.clear()
-        self.invariants.check(touched, self.brokers)
+        """Looks at the broker that did something last."""
+        for broker in self.brokers:
+            if broker.process is not None and broker.process.loop is self.world.active:
+                self.invariants.check(broker, self.brokers)

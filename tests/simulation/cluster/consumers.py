@@ -201,7 +201,7 @@ class Committer:
             await self._commit(offset)
             if self.client.world.chance(0.3):
                 await self.look_up()
-            await self.client.sleep(self.client.world.random.expovariate(2.0))
+            await self.client.sleep(self.client.world.random.expovariate(0.7))
         self.is_done = True
 
     async def _commit(self, offset: int) -> None:

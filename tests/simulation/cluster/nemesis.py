@@ -33,8 +33,10 @@ _HOUR_MS = 3_600_000
 class Nemesis:
     """Runs until its time is over; `heal` then makes everything whole again."""
 
-    def __init__(self, cluster: Cluster, duration_s: float) -> None:
+    def __init__(self, cluster: Cluster, duration_s: float, *, only_late: bool = False) -> None:
+        """`only_late`: messages are late and connections break, and nothing else happens."""
         self.cluster = cluster
+        self._strikes_per_s = 2.5 if only_late else 0.9
         self.world = cluster.world
         self.end_s = self.world.now_s + duration_s
         self.is_done = False
@@ -55,6 +57,8 @@ class Nemesis:
             (1, self._compact),
             (1, self._set_clock),
         ]
+        if only_late:
+            self._faults = [(8, self._slow), (2, self._reset), (1, self._cut_one_way), (1, self._pause)]
 
     def start(self) -> None:
         self._after(self.world.random.uniform(0.2, 1.5), self._strike)
@@ -80,7 +84,7 @@ class Nemesis:
             return
         weights, faults = zip(*self._faults, strict=True)
         self.world.random.choices(faults, weights)[0]()
-        self._after(self.world.random.expovariate(0.9), self._strike)
+        self._after(self.world.random.expovariate(self._strikes_per_s), self._strike)
 
     def _any(self, brokers: list[Broker]) -> Broker | None:
         return self.world.random.choice(brokers) if brokers else None

@@ -43,8 +43,9 @@ class Fenced(Exception):
 class Producer:
     """What both kinds have in common: an identity, sequences, and one batch at a time."""
 
-    def __init__(self, client: Client, history: History, topic: str, records: int) -> None:
+    def __init__(self, client: Client, history: History, topic: str, records: int, pause_s: float) -> None:
         self.client = client
+        self.pause_s = pause_s
         self.history = history
         self.topic = topic
         self.records = records
@@ -55,6 +56,9 @@ class Producer:
 
     async def run(self) -> None:
         raise NotImplementedError
+
+    async def rest(self) -> None:
+        await self.client.sleep(self.client.world.random.uniform(0.0, 2 * self.pause_s))
 
     def _become(self, producer_id: int, epoch: int) -> None:
         if (producer_id, epoch) != self._identity:
@@ -125,7 +129,7 @@ class IdempotentProducer(Producer):
             place, values = await self._place(), self._values()
             self.history.attempts(values, None)
             await self._send(place, values, None, NEW_PRODUCE)
-            await self.client.sleep(self.client.world.random.expovariate(4.0))
+            await self.rest()
         self.is_done = True
 
 
@@ -136,9 +140,17 @@ class TransactionalProducer(Producer):
     """
 
     def __init__(
-        self, client: Client, history: History, topic: str, records: int, group: str, *, new_protocol: bool
+        self,
+        client: Client,
+        history: History,
+        topic: str,
+        records: int,
+        group: str,
+        *,
+        new_protocol: bool,
+        pause_s: float,
     ) -> None:
-        super().__init__(client, history, topic, records)
+        super().__init__(client, history, topic, records, pause_s)
         self.transactional_id = f"id-of-{client.name}"
         self.group = group
         self._new_protocol = new_protocol
@@ -148,6 +160,7 @@ class TransactionalProducer(Producer):
     async def run(self) -> None:
         await self._begin_session()
         while self._sent < self.records:
+            await self.rest()
             transaction = self.history.begin_transaction(f"{self.client.name}#{self._number}")
             self._number += 1
             try:

@@ -34,7 +34,7 @@ class SimulationFault(AssertionError):
 
 
 class World:
-    """`run_until` takes events one by one; `after_event` is called behind each of them."""
+    """`run_until` takes events one by one; `after_event` is called behind those of watched processes."""
 
     def __init__(self, seed: int, *, keeps_trace: bool = False) -> None:
         self.random = random.Random(seed)
@@ -44,8 +44,8 @@ class World:
         self.digest = 0
         """Checksum of the trace: two runs with the same one were the same run."""
         self.fault: BaseException | None = None
-        self.active: dict[ProcessLoop, None] = {}
-        """The processes that did something since this was emptied."""
+        self.active: ProcessLoop | None = None
+        """The process that did something last."""
         self.dead: list[ProcessLoop] = []
         """Kept, so that what they had begun is not unwound in the middle of the run."""
         self._ready: deque[asyncio.Handle] = deque()
@@ -77,11 +77,10 @@ class World:
                 self.now_s = max(self.now_s, self._timers[0][0])
                 while self._timers and self._timers[0][0] <= self.now_s:
                     self._ready.append(heappop(self._timers)[2])
-            self._take_turn()
-            after_event()
+            self._take_turn(after_event)
         return True
 
-    def _take_turn(self) -> None:
+    def _take_turn(self, after_event: Callable[[], None]) -> None:
         """Runs what is ready now; what that makes ready is for the next turn."""
         for _ in range(len(self._ready)):
             handle = self._ready.popleft()
@@ -94,7 +93,6 @@ class World:
                 loop.stalled.append(handle)
                 continue
             self.events += 1
-            self.active[loop] = None
             asyncio._set_running_loop(loop)
             try:
                 handle._run()
@@ -102,6 +100,9 @@ class World:
                 asyncio._set_running_loop(None)
             if self.fault is not None:
                 raise self.fault
+            if loop.is_watched:
+                self.active = loop
+                after_event()
 
 
 class ProcessLoop(asyncio.BaseEventLoop):
@@ -117,6 +118,8 @@ class ProcessLoop(asyncio.BaseEventLoop):
         self.world = world
         self.name = name
         self.is_paused = False
+        self.is_watched = False
+        """Whether the world's `after_event` is called behind its events."""
         self.stalled: list[asyncio.Handle] = []
         self.wall_offset_ms = wall_offset_ms
         self._rate = rate
