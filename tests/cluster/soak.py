@@ -187,7 +187,8 @@ class Soak:
         stack.callback(self._load_reader.stop)
         self._input = stack.enter_context(Input(servers))
         self._reader = stack.enter_context(LiveReader(servers))
-        self._workers = stack.enter_context(Workers(servers, EXACTLY_ONCE, self._journal))
+        # A static member may be fenced by its own earlier attempt to join when all brokers are killed.
+        self._workers = stack.enter_context(Workers(servers, EXACTLY_ONCE, self._journal, has_static_member=False))
         self._committer = stack.enter_context(Committer(servers, EVENTS))
 
     def _create_topics(self) -> None:

@@ -103,7 +103,12 @@ class Copier:
         deadline = time.monotonic() + _COLLECT_S
         while len(self._collected) < count and time.monotonic() < deadline and not self._stopping.is_set():
             messages = self._consumer.consume(count - len(self._collected), timeout=0.1)
-            self._collected += [message for message in messages if message.error() is None]
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    self._collected.append(message)
+                elif error.fatal():
+                    raise KafkaException(error)
         batch, self._collected = self._collected, []
         return [] if self._stopping.is_set() else batch
 

@@ -22,11 +22,15 @@ _END_TIMEOUT_S: Final = 60.0
 class Workers:
     """A context manager; leaving it leaves no process."""
 
-    def __init__(self, bootstrap_servers: str, guarantee: str, journal: Journal) -> None:
+    def __init__(
+        self, bootstrap_servers: str, guarantee: str, journal: Journal, *, has_static_member: bool = True
+    ) -> None:
+        """With a static member of the group among dynamic ones, a death is met in both ways."""
         self.problems: list[str] = []
         self._bootstrap_servers = bootstrap_servers
         self._guarantee = guarantee
         self._journal = journal
+        self._has_static_member = has_static_member
         self._incarnations = [0] * WORKERS
         self._processes: list[subprocess.Popen[bytes]] = []
         self._listeners: list[threading.Thread] = []
@@ -85,8 +89,7 @@ class Workers:
 
     def _start(self, index: int) -> subprocess.Popen[bytes]:
         self._incarnations[index] += 1
-        # One of them is a static member of the group, so that a death is met in both ways.
-        static = ["--static"] if index == 0 else []
+        static = ["--static"] if self._has_static_member and index == 0 else []
         process = subprocess.Popen(
             [
                 sys.executable, "-m", "tests.robustness.transaction_copier",
