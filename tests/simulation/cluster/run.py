@@ -165,7 +165,7 @@ class Run:
 
     def _logs(self) -> dict[Place, PartitionLog]:
         """The log of every partition of the topic, on an in-sync replica."""
-        in_sync = {
+        in_sync: dict[Place, int] = {
             (name, image.index): image.isr[0] for name, _, image in self.cluster.truth.partitions() if name == TOPIC
         }
         found = {
