@@ -145,7 +145,7 @@ class RemoteAdmission:
     def _failures_of(self, question: _Question, failures: Failures) -> Failures:
         found = {place: failures[place] for place in question.entries if place in failures}
         for place, entry in question.entries.items():
-            if place not in found and self._was_ended(place, question.producer, entry):
+            if place not in found and self._was_ended(place, question.producer, entry, question.joins):
                 found[place] = BrokerError(
                     ErrorCode.INVALID_TXN_STATE, f"The transaction has ended in {place.topic}-{place.partition}."
                 )
@@ -155,10 +155,19 @@ class RemoteAdmission:
         partition = self._node.replica(place)
         return None if partition is None else partition.log.producer_state.entries.get(producer.producer_id)
 
-    def _was_ended(self, place: TopicPartition, producer: ProducerIdentity, before: ProducerEntry | None) -> bool:
-        """A marker makes a new entry, and leaves no transaction open. Another batch of this one leaves it open."""
+    def _was_ended(
+        self, place: TopicPartition, producer: ProducerIdentity, before: ProducerEntry | None, joins: bool
+    ) -> bool:
+        """A marker makes a new entry, and leaves no transaction open. Another batch of this one leaves it open.
+
+        A producer whose batches join has an epoch for each transaction: the marker of this one would have a newer
+        epoch. One of the same epoch ended the transaction before, which the coordinator has waited for.
+        """
         partition = self._node.replica(place)
-        if partition is None or self._entry(place, producer) is before:
+        after = self._entry(place, producer)
+        if partition is None or after is before:
+            return False
+        if joins and after is not None and after.epoch <= producer.epoch:
             return False
         return not partition.log.producer_state.has_open_transaction(*producer)
 

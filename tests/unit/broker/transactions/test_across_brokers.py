@@ -268,6 +268,25 @@ def test_a_batch_that_was_verified_before_its_transaction_ended_is_refused(tmp_p
     run(tmp_path, scenario)
 
 
+def test_a_late_marker_of_the_transaction_before_refuses_no_batch_of_the_next(tmp_path: Path) -> None:
+    """It has the epoch that the producer has now. The coordinator lets partitions join only when it is written."""
+
+    async def scenario(cluster: Cluster) -> None:
+        producer = await begin(cluster)
+        hold = cluster.holds[ONE, AddPartitionsToTxnRequest] = asyncio.Event()
+        asked, _ = cluster.begin(TWO, produce_request(producer, 0), NEW_PRODUCE)
+        topics = [WritableTxnMarkerTopic(name="topic", partition_indexes=[0])]
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id, producer_epoch=producer.epoch, transaction_result=True, topics=topics
+        )
+        await cluster.ask(TWO, WriteTxnMarkersRequest(markers=[marker]))
+        hold.set()
+        await cluster.until(lambda: asked.done)
+        assert code_of(asked.response) == ErrorCode.NONE
+
+    run(tmp_path, scenario)
+
+
 def test_several_brokers_may_let_partitions_join_at_the_same_time(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         producer = await begin(cluster)
