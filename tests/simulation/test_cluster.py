@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.simulation.cluster.defects import DEFECTS, Patch
+from tests.simulation.cluster.defects import DEFECTS, Patch, seeds_for
 from tests.simulation.cluster.run import quiet, run_seed
 from tests.simulation.soak import outcome_of
-
-SEEDS_UNTIL_FOUND = 150
 
 
 @pytest.fixture(autouse=True)
@@ -50,5 +48,4 @@ def test_a_seed_gives_the_same_run_in_another_process() -> None:
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
 def test_a_deliberate_defect_is_found(defect: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     defect(monkeypatch)
-    failures = (outcome_of(seed).failure for seed in range(SEEDS_UNTIL_FOUND))
-    assert any(failures), f"no seed below {SEEDS_UNTIL_FOUND} fails with this defect"
+    assert any(outcome_of(seed).failure for seed in seeds_for(defect)), "no seed fails with this defect"

@@ -23,6 +23,8 @@ TIMEOUT_MS: Final = 2000
 PREFERRED: Final = 0
 BROKERS: Final = (1, 2, 3)
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+MOVED_TOPICS: Final = ("__consumer_offsets", *("__transaction_state",) * 4)
+"""How often coordinators move, beside two moves of other leaders."""
 
 
 class Administrator:
@@ -103,7 +105,7 @@ class Administrator:
     async def _move(self) -> None:
         """Another replica of a partition becomes the preferred one, and leads."""
         random = self.client.world.random
-        place = random.choice(((self.topic, 0), (self.topic, 1), *((name, 0) for name in INTERNAL_TOPICS * 2)))
+        place = random.choice(((self.topic, 0), (self.topic, 1), *((name, 0) for name in MOVED_TOPICS)))
         replicas = random.sample(BROKERS, 3)
         partition = ReassignablePartition(partition_index=place[1], replicas=replicas)
         request = AlterPartitionReassignmentsRequest(

@@ -33,6 +33,7 @@ LIST_OFFSETS_VERSION: Final = 6
 OFFSET_COMMIT_VERSION: Final = 8
 OFFSET_FETCH_VERSION: Final = 8
 READ_COMMITTED: Final = 1
+POLL_S: Final = 0.2
 LATEST: Final = -1
 FETCH_BYTES: Final = 4096
 BATCH_BYTES_MAX: Final = 1 << 20
@@ -88,7 +89,7 @@ class Consumer:
                 await self._read(place)
                 if self.client.world.chance(0.1):
                     await self._look_up_end(place)
-            await self.client.back_off()
+            await self.client.sleep(self.client.world.random.uniform(0.1, 2 * POLL_S))
 
     async def _read(self, place: Place) -> None:
         leader, epoch = await self.client.leader_of(place)

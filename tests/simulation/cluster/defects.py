@@ -22,6 +22,7 @@ from penstock.metadata.changes import BrokerImage, Change, PartitionImage
 from penstock.metadata.image import ClusterImage
 from penstock.metadata.topic_config import TopicConfig
 from penstock.replication.roles import FollowerState, LeaderState
+from tests.simulation.cluster.run import MOVES_EVERY
 
 Patch = pytest.MonkeyPatch
 
@@ -142,3 +143,10 @@ DEFECTS: Final[Sequence[Callable[[Patch], None]]] = (
     committed_below_the_minimum,
     coordinator_serves_before_it_has_loaded,
 )
+
+
+def seeds_for(defect: Callable[[Patch], None]) -> range:
+    """Where to look for it, until it is found. What late messages of coordinators do is seen where those move."""
+    if defect is marker_without_a_coordinator_epoch:
+        return range(MOVES_EVERY - 1, 150 * MOVES_EVERY, MOVES_EVERY)
+    return range(250)

@@ -58,7 +58,7 @@ class Nemesis:
             (1, self._set_clock),
         ]
         if only_late:
-            self._faults = [(8, self._slow), (2, self._reset), (1, self._cut_one_way), (1, self._pause)]
+            self._faults = [(10, self._delay), (1, self._reset), (1, self._cut_one_way), (1, self._pause)]
 
     def start(self) -> None:
         self._after(self.world.random.uniform(0.2, 1.5), self._strike)
@@ -215,6 +215,13 @@ class Nemesis:
         self.world.note(f"nemesis: slows {source} -> {target}")
         self.cluster.network.slow(source, target, self.world.random.choice((0.05, 0.3, 1.0)))
         self._heal_later()
+
+    def _delay(self) -> None:
+        """What one broker sends to another is late by up to a second, and nothing else is."""
+        source, target = self.world.random.sample(self._hosts(), 2)
+        self.world.note(f"nemesis: delays {source} -> {target}")
+        self.cluster.network.slow(source, target, 1.0)
+        self._after(self.world.random.uniform(0.5, 2.0), lambda: self.cluster.network.slow(source, target, 0.0))
 
     def _reset(self) -> None:
         host, peer = self.world.random.sample([*self._hosts(), *self._clients], 2)

@@ -48,6 +48,7 @@ SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "700",
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.wait.max.ms": "500",
+    "replica.fetch.max.bytes": "500",  # a few batches: a replica that is behind takes several fetches
     "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
     "log.message.timestamp.before.max.ms": str((1 << 63) - 1),
 }
