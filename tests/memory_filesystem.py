@@ -153,9 +153,13 @@ class MemoryFileSystem:
     def sync_directory(self, path: str) -> None:
         self.check_sync()
         self._check_directory(path)
-        for name in [name for name in self._synced_names if os.path.dirname(name) == path and name not in self._files]:
-            del self._synced_names[name]
-        self._synced_names |= {name: inode for name, inode in self._files.items() if os.path.dirname(name) == path}
+        # Copies: the close of a data directory syncs its logs in several threads.
+        for name in tuple(self._synced_names):
+            if os.path.dirname(name) == path and name not in self._files:
+                self._synced_names.pop(name, None)
+        for name, inode in tuple(self._files.items()):
+            if os.path.dirname(name) == path:
+                self._synced_names[name] = inode
 
     def is_in_place(self, path: str, file: File | None) -> bool:
         named = self._files.get(path)
