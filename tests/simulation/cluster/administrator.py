@@ -28,12 +28,16 @@ MOVED_TOPICS: Final = ("__consumer_offsets", *("__transaction_state",) * 4)
 
 
 class Administrator:
-    def __init__(self, client: Client, topic: str, changes: int, *, moves_only: bool = False) -> None:
-        """`moves_only`: leaders and coordinators move again and again, a few times a second."""
+    def __init__(
+        self, client: Client, topic: str, changes: int, *, moves_only: bool = False, takes_away: bool = False
+    ) -> None:
+        """`moves_only`: leaders and coordinators move again and again, a few times a second. `takes_away`: partitions
+        are reassigned to two brokers too."""
         self.client = client
         self.topic = topic
         self.changes = changes
         self.moves_only = moves_only
+        self.takes_away = takes_away
         self.is_done = False
         self._partitions = 2
         self._others = 0
@@ -90,7 +94,9 @@ class Administrator:
         """To the brokers in another order, or to two of them; sometimes takes a reassignment back."""
         random = self.client.world.random
         topic, index = random.choice(((self.topic, 0), (self.topic, 1), *((name, 0) for name in INTERNAL_TOPICS)))
-        replicas: list[int] | None = random.sample(BROKERS, 3 if topic != self.topic else random.choice((2, 3, 3)))
+        replicas: list[int] | None = random.sample(
+            BROKERS, random.choice((2, 3, 3)) if self.takes_away and topic == self.topic else 3
+        )
         if random.random() < 0.15:
             replicas = None
         partition = ReassignablePartition(partition_index=index, replicas=replicas)
