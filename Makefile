@@ -41,7 +41,7 @@ test-kills: $(STAMP) ## a slice of pipeline-kills; two drivers of one pipeline; 
 pipeline-kills: $(STAMP) ## whole pipelines killed with -9, 40 times for each sink (KILLS_ARGS="--sink topic --seed 1")
 	@$(BIN)/python -m tests.pipeline.kills.soak $(KILLS_ARGS)
 
-cluster: $(STAMP) ## three brokers and etcd as processes: kills, pauses, cuts; a slice of cluster-soak
+cluster: $(STAMP) ## three brokers and etcd as processes: one fault at a time, kills, pauses, cuts, power failures
 	@$(BIN)/python -m pytest tests/cluster tests/unit/testing -m cluster $(PYTEST_ARGS)
 
 cluster-soak: $(STAMP) ## a hundred faults of a cluster, every record counted (CLUSTER_ARGS="--faults 300 --seed 1")

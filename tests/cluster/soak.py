@@ -1,7 +1,7 @@
 """A cluster under faults: nothing acknowledged is lost, nothing appears twice, no offset shows two values.
 
-`python -m tests.cluster.soak --faults 100 --seed S` runs long; `test_soak.py` runs a slice of it. Three brokers and an
-etcd of three members are real processes. Idempotent producers write with acks=all, a reader follows, two workers copy
+`python -m tests.cluster.soak --faults 100 --seed S` runs it. Three brokers and an etcd of three members are real
+processes. Idempotent producers write with acks=all, a reader follows, two workers copy
 in transactions with their offsets inside, and one client commits offsets. One fault comes after another (`faults.py`).
 After each of them writes must resume within ten seconds, and every replica must come back in sync.
 
